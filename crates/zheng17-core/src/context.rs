@@ -1,0 +1,83 @@
+//! What a run hands to every backend: threads, memory, chunk size, cancellation and progress.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Error, Result};
+
+/// Rows per chunk where nobody asked for another number. It never changes a result.
+pub const DEFAULT_CHUNK_ROWS: usize = 4096;
+
+/// Limits and channels of one run.
+#[derive(Clone)]
+pub struct Context {
+    /// Threads that a backend may use, itself included.
+    pub threads: NonZeroUsize,
+    /// Bytes that a backend should stay within, if it can.
+    pub memory: Option<u64>,
+    /// Rows per chunk.
+    pub chunk_rows: NonZeroUsize,
+    /// Whether somebody asked to stop.
+    pub cancel: CancelToken,
+    /// Where finished work is reported.
+    pub progress: Arc<dyn Progress>,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self {
+            threads: NonZeroUsize::MIN,
+            memory: None,
+            chunk_rows: NonZeroUsize::new(DEFAULT_CHUNK_ROWS).unwrap_or(NonZeroUsize::MIN),
+            cancel: CancelToken::default(),
+            progress: Arc::new(NoProgress),
+        }
+    }
+}
+
+impl Context {
+    /// Called between chunks: an error if somebody asked to stop.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn check_cancelled(&self) -> Result<()> {
+        if self.cancel.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
+    }
+}
+
+/// A flag that asks a run to stop at the next chunk. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// Asks to stop.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody asked to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Receives what was done. A pass over the cells starts, advances by cells that are finished, and ends.
+pub trait Progress: Send + Sync {
+    /// A pass begins; `n_cells` is how far it will go.
+    fn start(&self, pass: &str, n_cells: usize);
+    /// So many more cells are finished.
+    fn advance(&self, n_cells: usize);
+    /// The pass is over.
+    fn finish(&self);
+}
+
+/// Reports to nobody.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoProgress;
+
+impl Progress for NoProgress {
+    fn start(&self, _pass: &str, _n_cells: usize) {}
+    fn advance(&self, _n_cells: usize) {}
+    fn finish(&self) {}
+}

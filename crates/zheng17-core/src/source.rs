@@ -1,0 +1,380 @@
+//! Where cells come from: a source that hands out ranges of cells, and the one place that checks them.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::matrix::{CsrBuffer, CsrView, Shape, Value, ValueKind, Values, ValuesRef};
+use crate::with_values;
+
+/// A matrix of cells × genes that can be read by ranges of cells, again and again, from several threads.
+pub trait ChunkSource: Send + Sync {
+    /// Cells × genes.
+    fn shape(&self) -> Shape;
+
+    /// Number of stored entries, where known without reading them.
+    fn n_entries(&self) -> Option<u64>;
+
+    /// Reads consecutive cells into `out`, which is reset first; `out.first_cell` is the start of the range.
+    ///
+    /// # Behavior
+    /// - Values come as they are stored: zeros, duplicates and wrong numbers included. [`CheckedSource`] deals with them.
+    /// - The kind of values is the smallest that holds every value of the range exactly.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) for damaged data, naming file and dataset;
+    /// [`ErrorKind::System`](crate::ErrorKind::System) if the system refuses.
+    fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()>;
+
+    /// What a person calls this cell, for messages.
+    fn cell_name(&self, _cell: usize) -> Option<String> {
+        None
+    }
+
+    /// What a person calls this gene, for messages.
+    fn gene_name(&self, _gene: usize) -> Option<String> {
+        None
+    }
+
+    /// What a person calls the whole, for messages: usually file and dataset.
+    fn name(&self) -> String;
+}
+
+impl<S: ChunkSource + ?Sized> ChunkSource for Arc<S> {
+    fn shape(&self) -> Shape {
+        (**self).shape()
+    }
+    fn n_entries(&self) -> Option<u64> {
+        (**self).n_entries()
+    }
+    fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
+        (**self).read_cells(cells, out)
+    }
+    fn cell_name(&self, cell: usize) -> Option<String> {
+        (**self).cell_name(cell)
+    }
+    fn gene_name(&self, gene: usize) -> Option<String> {
+        (**self).gene_name(gene)
+    }
+    fn name(&self) -> String {
+        (**self).name()
+    }
+}
+
+/// A source over a matrix in memory.
+#[derive(Debug, Clone)]
+pub struct MemorySource {
+    matrix: CsrBuffer,
+    name: String,
+    /// Names of the cells, for messages; may be empty.
+    pub cell_names: Vec<String>,
+    /// Names of the genes, for messages; may be empty.
+    pub gene_names: Vec<String>,
+}
+
+impl MemorySource {
+    /// A source over all cells of a matrix. Values may still be wrong in any way that [`CheckedSource`] finds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the row pointers or column indices are wrong.
+    pub fn new(matrix: CsrBuffer, name: impl Into<String>) -> Result<Self> {
+        CsrView::checked(0, matrix.n_genes, &matrix.indptr, &matrix.indices, matrix.values.as_ref())?;
+        Ok(Self { matrix, name: name.into(), cell_names: Vec::new(), gene_names: Vec::new() })
+    }
+}
+
+impl ChunkSource for MemorySource {
+    fn shape(&self) -> Shape {
+        Shape { n_cells: self.matrix.n_cells(), n_genes: self.matrix.n_genes }
+    }
+    fn n_entries(&self) -> Option<u64> {
+        Some(self.matrix.indices.len() as u64)
+    }
+    fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
+        out.reset(cells.start, self.matrix.n_genes, self.matrix.values.kind());
+        out.append(self.matrix.view().rows(cells));
+        Ok(())
+    }
+    fn cell_name(&self, cell: usize) -> Option<String> {
+        self.cell_names.get(cell).cloned()
+    }
+    fn gene_name(&self, gene: usize) -> Option<String> {
+        self.gene_names.get(gene).cloned()
+    }
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+/// The one check of the values and structure of every chunk, in front of any source.
+///
+/// # Behavior
+/// - NaN, infinite and negative values are an error that names the first cell and gene in file order and counts how many there
+///   are in the whole source.
+/// - Values above 2^53 are such an error too.
+/// - Column indices out of range are an error that names the row.
+/// - Stored zeros are dropped.
+/// - Duplicate entries of a row are summed, in file order, and counted.
+pub struct CheckedSource {
+    inner: Arc<dyn ChunkSource>,
+    duplicates: AtomicU64,
+    /// Duplicates are counted in the first reading only: chunks up to here have been seen.
+    counted_to: std::sync::Mutex<Vec<Range<usize>>>,
+}
+
+/// The largest value, and cell total, that counts may have: above it `f64` can't tell neighbours apart.
+pub const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0; // 2^53
+
+impl CheckedSource {
+    /// Checks whatever `inner` reads.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) without at least two cells and one gene, or with more cells than the exact
+    /// sums have room for (2^24).
+    pub fn new(inner: Arc<dyn ChunkSource>) -> Result<Self> {
+        let Shape { n_cells, n_genes } = inner.shape();
+        let complaint = if n_cells == 0 {
+            Some("there are no cells".to_owned())
+        } else if n_genes == 0 {
+            Some("there are no genes".to_owned())
+        } else if n_cells == 1 {
+            Some("there is only one cell; a variance needs two".to_owned())
+        } else if n_cells > crate::exact::MOST_CELLS {
+            Some(format!("{n_cells} cells; the exact sums have room for {}", crate::exact::MOST_CELLS))
+        } else if n_genes > u32::MAX as usize {
+            Some(format!("{n_genes} genes; at most {} can be told apart", u32::MAX))
+        } else {
+            None
+        };
+        match complaint {
+            Some(complaint) => Err(Error::input(complaint).at(inner.name())),
+            None => Ok(Self { inner, duplicates: AtomicU64::new(0), counted_to: std::sync::Mutex::new(Vec::new()) }),
+        }
+    }
+
+    /// How many entries were summed into another of the same row and column, so far.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates.load(Ordering::Relaxed)
+    }
+
+    fn count_duplicates(&self, cells: &Range<usize>, found: u64) {
+        if found == 0 {
+            return;
+        }
+        let mut seen = self.counted_to.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !seen.iter().any(|range| range.start <= cells.start && cells.start < range.end) {
+            seen.push(cells.clone());
+            self.duplicates.fetch_add(found, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads the whole source to say how many values are wrong, and which is the first.
+    fn complain(&self) -> Error {
+        let shape = self.inner.shape();
+        let mut buffer = CsrBuffer::new(shape.n_genes, ValueKind::F32);
+        let mut first: Option<(usize, u32, f64)> = None;
+        let mut count = 0_u64;
+        let step = crate::context::DEFAULT_CHUNK_ROWS;
+        for start in (0..shape.n_cells).step_by(step) {
+            let cells = start..(start + step).min(shape.n_cells);
+            if let Err(error) = self.inner.read_cells(cells, &mut buffer) {
+                return error;
+            }
+            let view = buffer.view();
+            for row in 0..view.n_cells() {
+                let values = view.row_values(row);
+                for (at, &gene) in view.row_indices(row).iter().enumerate() {
+                    let value = values.get(at);
+                    if is_wrong(value) {
+                        count += 1;
+                        first.get_or_insert((start + row, gene, value));
+                    }
+                }
+            }
+        }
+        let Some((cell, gene, value)) = first else {
+            return Error::internal("wrong values were found once and not again").at(self.inner.name());
+        };
+        let what = if value.is_nan() {
+            "not a number".to_owned()
+        } else if value > LARGEST_COUNT && value.is_finite() {
+            format!("{value:e}, above 2^53")
+        } else {
+            format!("{value}")
+        };
+        let others = match count {
+            1 => "it is the only such value".to_owned(),
+            n => format!("{n} such values in all"),
+        };
+        Error::input(format!(
+            "counts must be finite, not negative and at most 2^53, but {} has {what} for {}; {others}",
+            place("cell", cell, self.inner.cell_name(cell)),
+            place("gene", gene as usize, self.inner.gene_name(gene as usize)),
+        ))
+        .at(self.inner.name())
+    }
+}
+
+/// "cell 3 (AAAC-1)", counting from 0 as in the file's arrays.
+pub fn place(what: &str, index: usize, name: Option<String>) -> String {
+    match name {
+        Some(name) => format!("{what} {index} ({name})"),
+        None => format!("{what} {index}"),
+    }
+}
+
+fn is_wrong(value: f64) -> bool {
+    // Written so that NaN is wrong too.
+    !(0.0..=LARGEST_COUNT).contains(&value)
+}
+
+impl ChunkSource for CheckedSource {
+    fn shape(&self) -> Shape {
+        self.inner.shape()
+    }
+    fn n_entries(&self) -> Option<u64> {
+        self.inner.n_entries()
+    }
+
+    fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
+        self.inner.read_cells(cells.clone(), out)?;
+        let first_cell = out.first_cell;
+        let view = CsrView::checked(first_cell, out.n_genes, &out.indptr, &out.indices, out.values.as_ref())
+            .map_err(|error| error.at(self.inner.name()))?;
+        let (wrong, zeros) = with_values!(view.values(), |v| v.iter().fold((false, false), |(wrong, zeros), &x| {
+            let x: f64 = x.into();
+            (wrong | is_wrong(x), zeros | (x == 0.0))
+        }));
+        if wrong {
+            return Err(self.complain());
+        }
+        let duplicates = view_duplicates(view);
+        if zeros || duplicates > 0 {
+            clean(out, duplicates > 0);
+        }
+        self.count_duplicates(&cells, duplicates);
+        Ok(())
+    }
+
+    fn cell_name(&self, cell: usize) -> Option<String> {
+        self.inner.cell_name(cell)
+    }
+    fn gene_name(&self, gene: usize) -> Option<String> {
+        self.inner.gene_name(gene)
+    }
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+}
+
+/// How many entries have the column of an earlier one in the same row.
+fn view_duplicates(view: CsrView<'_>) -> u64 {
+    // Rows that strictly increase, the usual case, need no memory.
+    let mut seen_in: Vec<u32> = Vec::new();
+    let mut duplicates = 0;
+    for row in 0..view.n_cells() {
+        let indices = view.row_indices(row);
+        if indices.is_sorted_by(|a, b| a < b) {
+            continue;
+        }
+        if seen_in.is_empty() {
+            seen_in = vec![0; view.n_genes()];
+        }
+        for &gene in indices {
+            let seen = &mut seen_in[gene as usize];
+            if *seen == row as u32 + 1 {
+                duplicates += 1;
+            }
+            *seen = row as u32 + 1;
+        }
+    }
+    duplicates
+}
+
+/// Sorts rows, sums duplicates in file order and drops zeros.
+fn clean(buffer: &mut CsrBuffer, duplicates: bool) {
+    buffer.sort_rows();
+    if duplicates {
+        // A sum of counts may need more digits than each of them.
+        buffer.values.widen();
+    }
+    let CsrBuffer { indptr, indices, values, .. } = buffer;
+    match values {
+        Values::F32(v) => compact(indptr, indices, v),
+        Values::F64(v) => compact(indptr, indices, v),
+    }
+    if duplicates && let Values::F64(sums) = &buffer.values {
+        buffer.values = smallest_values(sums);
+    }
+}
+
+fn compact<V: Value>(indptr: &mut [u64], indices: &mut Vec<u32>, values: &mut Vec<V>) {
+    let mut to = 0;
+    let mut from = 0;
+    for end in &mut indptr[1..] {
+        let row_end = *end as usize;
+        while from < row_end {
+            let gene = indices[from];
+            let mut sum = 0.0;
+            while from < row_end && indices[from] == gene {
+                sum += values[from].into();
+                from += 1;
+            }
+            if sum != 0.0 {
+                indices[to] = gene;
+                values[to] = V::from_f64(sum);
+                to += 1;
+            }
+        }
+        *end = to as u64;
+    }
+    indices.truncate(to);
+    values.truncate(to);
+}
+
+/// Visits all chunks of a source in cell order, reporting progress and stopping when asked to.
+///
+/// # Errors
+/// What reading or `f` returned, or [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+pub fn for_each_chunk(
+    source: &dyn ChunkSource,
+    pass: &str,
+    ctx: &Context,
+    f: &mut dyn FnMut(CsrView<'_>) -> Result<()>,
+) -> Result<()> {
+    let Shape { n_cells, n_genes } = source.shape();
+    let step = ctx.chunk_rows.get();
+    let mut buffer = CsrBuffer::new(n_genes, ValueKind::F32);
+    ctx.progress.start(pass, n_cells);
+    for start in (0..n_cells).step_by(step) {
+        ctx.check_cancelled()?;
+        let cells = start..(start + step).min(n_cells);
+        source.read_cells(cells.clone(), &mut buffer)?;
+        f(buffer.view())?;
+        ctx.progress.advance(cells.len());
+    }
+    ctx.progress.finish();
+    Ok(())
+}
+
+/// Values as the smallest kind that holds all of them exactly: `f32` where possible.
+///
+/// Readers use it for integers and doubles that are counts.
+pub fn smallest_values(values: &[f64]) -> Values {
+    if values.iter().all(|&x| f64::from(x as f32) == x || x.is_nan()) {
+        Values::F32(values.iter().map(|&x| x as f32).collect())
+    } else {
+        Values::F64(values.to_vec())
+    }
+}
+
+impl From<ValuesRef<'_>> for Values {
+    fn from(values: ValuesRef<'_>) -> Self {
+        match values {
+            ValuesRef::F32(v) => Self::F32(v.to_vec()),
+            ValuesRef::F64(v) => Self::F64(v.to_vec()),
+        }
+    }
+}
