@@ -4,4 +4,5 @@
 //! of cells and genes. This crate knows nothing of the recipe.
 
 pub mod dataset;
+pub mod mtx;
 pub mod table;
