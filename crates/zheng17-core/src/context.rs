@@ -37,6 +37,18 @@ impl Default for Context {
 }
 
 impl Context {
+    /// Does something that goes over all cells once, between the start and the finish of its progress.
+    ///
+    /// # Errors
+    /// What `work` returned.
+    pub fn pass<T>(&self, name: &str, n_cells: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.check_cancelled()?;
+        self.progress.start(name, n_cells);
+        let result = work();
+        self.progress.finish();
+        result
+    }
+
     /// Called between chunks: an error if somebody asked to stop.
     ///
     /// # Errors

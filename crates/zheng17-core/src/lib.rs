@@ -7,13 +7,19 @@
 //! This crate names no backend and reads no file: backends implement [`SparseBackend`] or [`ChunkKernels`], files arrive as a
 //! [`ChunkSource`].
 
+pub mod backend;
 pub mod context;
 pub mod error;
 pub mod exact;
+pub mod kernels;
+pub mod log1p;
 pub mod matrix;
+pub mod recipe;
 pub mod source;
 
+pub use backend::{AnyBackend, Capabilities, SparseBackend};
 pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
+pub use kernels::ChunkKernels;
 pub use matrix::{CsrBuffer, CsrView, Selection, Shape, Values, ValuesRef};
 pub use source::ChunkSource;

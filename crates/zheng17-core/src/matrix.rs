@@ -27,15 +27,20 @@ pub enum ValueKind {
 }
 
 /// A stored value: `f32` or `f64`. Both convert to `f64` without loss.
-pub trait Value: Copy + Into<f64> + PartialOrd + Send + Sync + 'static {
+pub trait Value: Copy + PartialOrd + Send + Sync + 'static {
     /// Which of the kinds this is.
     const KIND: ValueKind;
+    /// The same number in 64 bits.
+    fn to_f64(self) -> f64;
     /// The nearest value of this type.
     fn from_f64(value: f64) -> Self;
 }
 
 impl Value for f32 {
     const KIND: ValueKind = ValueKind::F32;
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
     fn from_f64(value: f64) -> Self {
         value as f32
     }
@@ -43,6 +48,9 @@ impl Value for f32 {
 
 impl Value for f64 {
     const KIND: ValueKind = ValueKind::F64;
+    fn to_f64(self) -> f64 {
+        self
+    }
     fn from_f64(value: f64) -> Self {
         value
     }
@@ -92,7 +100,7 @@ impl<'a> ValuesRef<'a> {
     /// # Panics
     /// If there is no such position.
     pub fn get(self, at: usize) -> f64 {
-        with_values!(self, |v| v[at].into())
+        with_values!(self, |v| v[at].to_f64())
     }
 
     /// The values of a range of positions.
@@ -184,11 +192,14 @@ impl Values {
         }
     }
 
-    /// Asks for room for more values.
-    pub fn reserve(&mut self, more: usize) {
+    /// Asks for room for so many more values, and no more than that.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn try_reserve_exact(&mut self, more: usize) -> Result<(), std::collections::TryReserveError> {
         match self {
-            Self::F32(v) => v.reserve_exact(more),
-            Self::F64(v) => v.reserve_exact(more),
+            Self::F32(v) => v.try_reserve_exact(more),
+            Self::F64(v) => v.try_reserve_exact(more),
         }
     }
 }
@@ -423,7 +434,12 @@ impl CsrBuffer {
 
     /// Sorts the columns within each row. Rows that are sorted already are left alone.
     pub fn sort_rows(&mut self) {
-        for row in 0..self.n_cells() {
+        self.sort_rows_from(0);
+    }
+
+    /// Sorts the columns within each row from this one on.
+    pub fn sort_rows_from(&mut self, first_row: usize) {
+        for row in first_row..self.n_cells() {
             let range = self.indptr[row] as usize..self.indptr[row + 1] as usize;
             let indices = &mut self.indices[range.clone()];
             if indices.is_sorted() {
@@ -473,10 +489,11 @@ impl Selection {
             }
             Self::Mask(mask) => Ok(mask.iter().enumerate().filter(|(_, keep)| **keep).map(|(at, _)| at).collect()),
             Self::Indices(indices) => {
-                if let Some(pair) = indices.windows(2).find(|pair| pair[0] >= pair[1]) {
+                if let Some(at) = (1..indices.len()).find(|&at| indices[at - 1] >= indices[at]) {
                     return Err(Error::usage(format!(
                         "{what} indices must increase, but {} follows {}",
-                        pair[1], pair[0]
+                        indices[at],
+                        indices[at - 1]
                     )));
                 }
                 match indices.last() {

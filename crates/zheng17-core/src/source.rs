@@ -244,8 +244,8 @@ impl ChunkSource for CheckedSource {
         let view = CsrView::checked(first_cell, out.n_genes, &out.indptr, &out.indices, out.values.as_ref())
             .map_err(|error| error.at(self.inner.name()))?;
         let (wrong, zeros) = with_values!(view.values(), |v| v.iter().fold((false, false), |(wrong, zeros), &x| {
-            let x: f64 = x.into();
-            (wrong | is_wrong(x), zeros | (x == 0.0))
+            let x = x.to_f64();
+            (wrong || is_wrong(x), zeros || x == 0.0)
         }));
         if wrong {
             return Err(self.complain());
@@ -319,7 +319,7 @@ fn compact<V: Value>(indptr: &mut [u64], indices: &mut Vec<u32>, values: &mut Ve
             let gene = indices[from];
             let mut sum = 0.0;
             while from < row_end && indices[from] == gene {
-                sum += values[from].into();
+                sum += values[from].to_f64();
                 from += 1;
             }
             if sum != 0.0 {
@@ -334,20 +334,18 @@ fn compact<V: Value>(indptr: &mut [u64], indices: &mut Vec<u32>, values: &mut Ve
     values.truncate(to);
 }
 
-/// Visits all chunks of a source in cell order, reporting progress and stopping when asked to.
+/// Visits all chunks of a source in cell order, reporting finished cells and stopping when asked to.
 ///
 /// # Errors
 /// What reading or `f` returned, or [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
 pub fn for_each_chunk(
     source: &dyn ChunkSource,
-    pass: &str,
     ctx: &Context,
     f: &mut dyn FnMut(CsrView<'_>) -> Result<()>,
 ) -> Result<()> {
     let Shape { n_cells, n_genes } = source.shape();
     let step = ctx.chunk_rows.get();
     let mut buffer = CsrBuffer::new(n_genes, ValueKind::F32);
-    ctx.progress.start(pass, n_cells);
     for start in (0..n_cells).step_by(step) {
         ctx.check_cancelled()?;
         let cells = start..(start + step).min(n_cells);
@@ -355,7 +353,6 @@ pub fn for_each_chunk(
         f(buffer.view())?;
         ctx.progress.advance(cells.len());
     }
-    ctx.progress.finish();
     Ok(())
 }
 

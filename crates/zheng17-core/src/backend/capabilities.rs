@@ -1,0 +1,31 @@
+//! What a backend can do, as data: it drives listings, tables in the docs and which conformance cases run.
+
+/// How far a backend's results depend on how it ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Determinism {
+    /// All that follows from the exact sums, and all values after log1p, have the reference's bits.
+    SameBits,
+    /// All that follows from the exact sums has the reference's bits; values after log1p are within one unit in the last
+    /// place of `f64`, before they are rounded to `f32`.
+    SameBitsUpToLog,
+}
+
+/// What a backend can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "a table row of yes and no")]
+pub struct Capabilities {
+    /// The name that users choose it by.
+    pub name: String,
+    /// One line on what it is.
+    pub description: String,
+    /// How far results depend on how it ran.
+    pub determinism: Determinism,
+    /// Whether cells can be visited in order in one process, which `scanpy-1.4` needs.
+    pub ordered_fold: bool,
+    /// Whether a matrix may be larger than memory.
+    pub out_of_core: bool,
+    /// Whether more than one thread is used.
+    pub threads: bool,
+    /// Whether it computes on other devices than the CPU.
+    pub devices: bool,
+}
