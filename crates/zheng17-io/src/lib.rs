@@ -6,3 +6,4 @@
 pub mod dataset;
 pub mod mtx;
 pub mod table;
+pub mod write;

@@ -1,0 +1,296 @@
+//! The only file that knows the library HDF5 files are written with, behind the small trait [`Hdf5Sink`].
+//!
+//! Files have the oldest format version that HDF5 has, so that every reader of the last twenty years opens them. Chunks arrive
+//! here filtered already. This module must not know what the datasets mean.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rust_hdf5::format::messages::datatype::EnumMember;
+use rust_hdf5::{DatatypeMessage, Filter, FilterPipeline, H5Dataset, H5File, H5Group, Hdf5Error, LibverBound};
+use zheng17_core::error::{Error, Result, ResultExt};
+
+/// The HDF5 numbers of the two filters in use.
+const GZIP_FILTER: u16 = 1;
+const SHUFFLE_FILTER: u16 = 2;
+
+/// How an element is stored. All numbers are little-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoredType {
+    /// An integer of so many bytes.
+    Integer { size: u8, signed: bool },
+    /// An IEEE float of 2, 4 or 8 bytes.
+    Float { size: u8 },
+    /// One byte, 0 or 1, as h5py stores truth values.
+    Bool,
+    /// A text of so many bytes, filled up with NULs.
+    FixedText { size: u32, utf8: bool },
+}
+
+impl StoredType {
+    /// Bytes of an element.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Self::Integer { size, .. } | Self::Float { size } => size.into(),
+            Self::Bool => 1,
+            Self::FixedText { size, .. } => size as usize,
+        }
+    }
+
+    fn message(self) -> DatatypeMessage {
+        match self {
+            Self::Integer { size, signed } => integer_message(size, signed),
+            Self::Float { size: 2 } => DatatypeMessage::f16_type(),
+            Self::Float { size: 4 } => DatatypeMessage::f32_type(),
+            Self::Float { .. } => DatatypeMessage::f64_type(),
+            Self::Bool => DatatypeMessage::Enum {
+                base: Box::new(DatatypeMessage::i8_type()),
+                members: vec![
+                    EnumMember { name: "FALSE".to_string(), value: vec![0] },
+                    EnumMember { name: "TRUE".to_string(), value: vec![1] },
+                ],
+            },
+            Self::FixedText { size, utf8 } => DatatypeMessage::FixedString { size, padding: 1, charset: utf8.into() },
+        }
+    }
+}
+
+fn integer_message(size: u8, signed: bool) -> DatatypeMessage {
+    DatatypeMessage::FixedPoint {
+        size: size.into(),
+        byte_order: rust_hdf5::ByteOrder::LittleEndian,
+        signed,
+        bit_offset: 0,
+        bit_precision: u16::from(size) * 8,
+    }
+}
+
+/// The filters that the chunks of a dataset went through, in this order: shuffle, gzip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Filters {
+    /// Bytes of all elements were sorted by their place in the element.
+    pub(crate) shuffle: bool,
+    /// Compressed with zlib's format, at this level.
+    pub(crate) gzip: Option<u8>,
+}
+
+impl Filters {
+    /// Whether there is none.
+    pub(crate) fn is_empty(self) -> bool {
+        !self.shuffle && self.gzip.is_none()
+    }
+}
+
+/// A dataset to be made.
+#[derive(Debug, Clone)]
+pub(crate) struct DatasetSpec {
+    /// What the elements are.
+    pub(crate) stored: StoredType,
+    /// Its size so far; no number for a scalar.
+    pub(crate) shape: Vec<usize>,
+    /// The size of its chunks, for a dataset that is written by chunks and may grow along its first axis.
+    pub(crate) chunk: Option<Vec<usize>>,
+    /// What was done to the chunks.
+    pub(crate) filters: Filters,
+}
+
+/// The value of an attribute.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Attribute<'a> {
+    /// A text.
+    Text(&'a str),
+    /// A list of texts.
+    Texts(&'a [&'a str]),
+    /// A truth value.
+    Bool(bool),
+    /// A list of numbers.
+    Integers(&'a [i64]),
+}
+
+/// A dataset of a sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DatasetId(usize);
+
+/// What the writers need of an HDF5 library. Paths have no slash in front; the root group is the empty path. The parent of
+/// what is made must exist.
+pub(crate) trait Hdf5Sink: Send {
+    /// Makes a group.
+    fn create_group(&mut self, path: &str) -> Result<()>;
+    /// Sets an attribute of a group.
+    fn set_group_attribute(&mut self, path: &str, name: &str, value: Attribute<'_>) -> Result<()>;
+    /// Makes a dataset whose elements come later.
+    fn create_dataset(&mut self, path: &str, spec: &DatasetSpec) -> Result<DatasetId>;
+    /// Makes a dataset of texts of any length, one-dimensional.
+    fn create_texts(&mut self, path: &str, texts: &[&str]) -> Result<DatasetId>;
+    /// Sets an attribute of a dataset.
+    fn set_attribute(&mut self, dataset: DatasetId, name: &str, value: Attribute<'_>) -> Result<()>;
+    /// Writes all elements of a dataset without chunks.
+    fn write_whole(&mut self, dataset: DatasetId, bytes: &[u8]) -> Result<()>;
+    /// Writes the chunk of this number, filtered already; without filters it has its full size. Only the first axis may be
+    /// divided into chunks.
+    fn write_chunk(&mut self, dataset: DatasetId, number: usize, stored: &[u8]) -> Result<()>;
+    /// Sets the size of a dataset that is written by chunks.
+    fn set_shape(&mut self, dataset: DatasetId, shape: &[usize]) -> Result<()>;
+    /// Completes the file. It reaches the disk only when somebody asks for that.
+    fn close(&mut self) -> Result<()>;
+}
+
+/// [`Hdf5Sink`] by the crate rust-hdf5.
+pub(crate) struct RustHdf5Sink {
+    /// `None` once closed.
+    file: Option<H5File>,
+    groups: HashMap<String, H5Group>,
+    datasets: Vec<OpenDataset>,
+}
+
+struct OpenDataset {
+    handle: H5Dataset,
+    path: String,
+    filtered: bool,
+}
+
+impl RustHdf5Sink {
+    /// Makes an empty file, replacing what is there. The caller holds the lock on it.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let file = H5File::options().no_locking().libver(LibverBound::Earliest).create(path).map_err(failed)?;
+        let groups = HashMap::from([(String::new(), file.root_group())]);
+        Ok(Self { file: Some(file), groups, datasets: Vec::new() })
+    }
+
+    /// The group that holds `path`, and the last part of it.
+    fn parent<'a>(&self, path: &'a str) -> Result<(&H5Group, &'a str)> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let group = self.groups.get(parent).ok_or_else(|| Error::internal(format!("no group {parent}")).at(path))?;
+        Ok((group, name))
+    }
+
+    fn add(&mut self, handle: H5Dataset, path: &str, filtered: bool) -> DatasetId {
+        self.datasets.push(OpenDataset { handle, path: path.to_string(), filtered });
+        DatasetId(self.datasets.len() - 1)
+    }
+
+    fn dataset(&self, id: DatasetId) -> Result<&OpenDataset> {
+        self.datasets.get(id.0).ok_or_else(|| Error::internal("no such dataset"))
+    }
+}
+
+fn failed(error: Hdf5Error) -> Error {
+    Error::system("can't write HDF5").with_source(error)
+}
+
+impl Hdf5Sink for RustHdf5Sink {
+    fn create_group(&mut self, path: &str) -> Result<()> {
+        let (parent, name) = self.parent(path)?;
+        let group = parent.create_group(name).map_err(failed).at(|| path)?;
+        self.groups.insert(path.to_string(), group);
+        Ok(())
+    }
+
+    fn set_group_attribute(&mut self, path: &str, name: &str, value: Attribute<'_>) -> Result<()> {
+        let group = self.groups.get(path).ok_or_else(|| Error::internal(format!("no group {path}")))?;
+        match value {
+            Attribute::Text(text) => group.set_attr_string(name, text),
+            Attribute::Texts([]) => group.set_attr_array_numeric::<f64>(name, &[]),
+            Attribute::Texts(texts) => group.set_attr_string_array(name, texts),
+            Attribute::Bool(value) => group.set_attr_typed(name, StoredType::Bool.message(), vec![value.into()]),
+            Attribute::Integers(values) => group.set_attr_array_numeric(name, values),
+        }
+        .map_err(failed)
+        .at(|| format!("attribute {name} of {path}"))
+    }
+
+    fn create_dataset(&mut self, path: &str, spec: &DatasetSpec) -> Result<DatasetId> {
+        let (parent, name) = self.parent(path)?;
+        let mut builder = parent.new_dataset::<u8>().datatype(spec.stored.message()).shape(&spec.shape);
+        if let Some(chunk) = &spec.chunk {
+            let mut most: Vec<Option<usize>> = spec.shape.iter().map(|&n| Some(n)).collect();
+            if let Some(first) = most.first_mut() {
+                *first = None;
+            }
+            builder = builder.chunk(chunk).max_shape(&most);
+        }
+        if !spec.filters.is_empty() {
+            let mut filters = Vec::new();
+            if spec.filters.shuffle {
+                filters.push(Filter { id: SHUFFLE_FILTER, flags: 1, cd_values: vec![spec.stored.size() as u32] });
+            }
+            if let Some(level) = spec.filters.gzip {
+                filters.push(Filter { id: GZIP_FILTER, flags: 1, cd_values: vec![level.into()] });
+            }
+            builder = builder.filter_pipeline(FilterPipeline { filters });
+        }
+        let handle = builder.create(name).map_err(failed).at(|| path)?;
+        Ok(self.add(handle, path, !spec.filters.is_empty()))
+    }
+
+    fn create_texts(&mut self, path: &str, texts: &[&str]) -> Result<DatasetId> {
+        let (parent, name) = self.parent(path)?;
+        let handle = if texts.is_empty() {
+            // The library would give no texts a place in the file, which libhdf5 takes for damage.
+            let texts_of_any_length = DatatypeMessage::VarLenString { padding: 0, charset: 1 };
+            parent.new_dataset::<u8>().datatype(texts_of_any_length).shape([0]).create(name)
+        } else {
+            parent.write_vlen_strings(name, texts)
+        }
+        .map_err(failed)
+        .at(|| path)?;
+        Ok(self.add(handle, path, false))
+    }
+
+    fn set_attribute(&mut self, dataset: DatasetId, name: &str, value: Attribute<'_>) -> Result<()> {
+        let OpenDataset { handle, path, .. } = self.dataset(dataset)?;
+        match value {
+            Attribute::Text(text) => {
+                handle.new_attr::<rust_hdf5::VarLenUnicode>().shape(()).create(name).and_then(|a| a.write_string(text))
+            }
+            Attribute::Texts([]) => {
+                handle.new_attr::<f64>().shape([0]).create(name).and_then(|a| a.write_array::<f64>(&[]))
+            }
+            Attribute::Texts(texts) => handle
+                .new_attr::<rust_hdf5::VarLenUnicode>()
+                .shape([texts.len()])
+                .create(name)
+                .and_then(|a| a.write_string_array(texts)),
+            Attribute::Bool(value) => handle.set_attr_typed(name, StoredType::Bool.message(), vec![value.into()]),
+            Attribute::Integers(values) => {
+                handle.new_attr::<i64>().shape([values.len()]).create(name).and_then(|a| a.write_array(values))
+            }
+        }
+        .map_err(failed)
+        .at(|| format!("attribute {name} of {path}"))
+    }
+
+    fn write_whole(&mut self, dataset: DatasetId, bytes: &[u8]) -> Result<()> {
+        let OpenDataset { handle, path, .. } = self.dataset(dataset)?;
+        handle.write_raw_bytes(bytes).map_err(failed).at(|| path)
+    }
+
+    fn write_chunk(&mut self, dataset: DatasetId, number: usize, stored: &[u8]) -> Result<()> {
+        let OpenDataset { handle, path, filtered } = self.dataset(dataset)?;
+        if *filtered { handle.write_chunk_raw(number, stored, 0) } else { handle.write_chunk(number, stored) }
+            .map_err(failed)
+            .at(|| path)
+    }
+
+    fn set_shape(&mut self, dataset: DatasetId, shape: &[usize]) -> Result<()> {
+        let OpenDataset { handle, path, .. } = self.dataset(dataset)?;
+        handle.set_extent(shape).map_err(failed).at(|| path)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.datasets.clear();
+        self.groups.clear();
+        match self.file.take() {
+            Some(file) => file.close_no_sync().map_err(failed),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for RustHdf5Sink {
+    fn drop(&mut self) {
+        // A file dropped open would be completed, brought to the disk and, failing that, complained about on the terminal.
+        // Nobody wants the file any more: an error has its own message.
+        let _ = self.close();
+    }
+}
