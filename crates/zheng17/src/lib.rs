@@ -1,0 +1,32 @@
+//! The front of zheng17: one crate to depend on. Backends are chosen by cargo features and asked for by name.
+
+pub use zheng17_core as core;
+pub use zheng17_core::recipe::{self, Components, Outcome, Params, RecipeResult, RecipeVersion};
+pub use zheng17_core::{AnyBackend, Capabilities, Context, Error, ErrorKind, Result, SparseBackend};
+pub use zheng17_io as io;
+
+use zheng17_core::backend::Registry;
+
+/// The backend that is used where none is asked for.
+pub const DEFAULT_BACKEND: &str = "serial";
+
+/// All backends of this build.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] if two backends have one name.
+pub fn registry() -> Result<Registry> {
+    let mut registry = Registry::default();
+    zheng17_serial::register(&mut registry)?;
+    Ok(registry)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn backends_of_this_feature_set() {
+        let registry = super::registry().expect("no two backends have one name");
+        let names: Vec<&str> = registry.entries().iter().map(|entry| entry.capabilities.name.as_str()).collect();
+        assert_eq!(names, ["serial"]);
+        assert_eq!(names[0], super::DEFAULT_BACKEND);
+    }
+}
