@@ -1,0 +1,66 @@
+//! What tests of several crates need and a machine may lack: a folder of real files, and a Python with scanpy.
+//!
+//! A test that lacks one says so by name through [`skip`] and returns; `cargo xtask test` counts and lists what was skipped.
+
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// The environment variable that names the folder of real files, if it is not `../shared`.
+pub const SHARED_VARIABLE: &str = "ZHENG17_SHARED";
+
+/// The environment variable that names a Python with anndata, scanpy, h5py and hdf5plugin.
+pub const PYTHON_VARIABLE: &str = "ZHENG17_PYTHON";
+
+/// The environment variable that names the file where skipped tests are listed.
+pub const SKIPPED_VARIABLE: &str = "ZHENG17_SKIPPED";
+
+/// Why a test without the folder of real files was skipped.
+pub const NO_SHARED: &str = "needs the folder shared/ beside the repository, or ZHENG17_SHARED";
+
+/// Why a test without Python was skipped.
+pub const NO_PYTHON: &str = "needs ZHENG17_PYTHON, a Python with scanpy, h5py and hdf5plugin";
+
+/// Records that a test was skipped, and why.
+pub fn skip(test: &str, why: &str) {
+    println!("skipped: {test}: {why}");
+    if let Some(list) = std::env::var_os(SKIPPED_VARIABLE)
+        && let Ok(mut list) = std::fs::OpenOptions::new().create(true).append(true).open(list)
+    {
+        // One write, so that lines of tests that run at once don't mix. A list that can't be written loses a line, no test.
+        let _ = list.write_all(format!("{test}\t{why}\n").as_bytes());
+    }
+}
+
+/// The folder of real files, if there is one.
+pub fn find_shared() -> Option<PathBuf> {
+    let folder = match std::env::var_os(SHARED_VARIABLE) {
+        Some(folder) => PathBuf::from(folder),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+    };
+    folder.join("data").is_dir().then_some(folder)
+}
+
+/// The Python that tests may use, if there is one.
+pub fn find_python() -> Option<PathBuf> {
+    std::env::var_os(PYTHON_VARIABLE).filter(|python| !python.is_empty()).map(PathBuf::from)
+}
+
+/// The folder of real files, or `None` after recording that this test is skipped.
+pub fn shared(test: &str) -> Option<PathBuf> {
+    let found = find_shared();
+    if found.is_none() {
+        skip(test, NO_SHARED);
+    }
+    found
+}
+
+/// The Python that tests may use, or `None` after recording that this test is skipped.
+pub fn python(test: &str) -> Option<PathBuf> {
+    let found = find_python();
+    if found.is_none() {
+        skip(test, NO_PYTHON);
+    }
+    found
+}

@@ -1,0 +1,58 @@
+//! The one door to everything that is done with this workspace besides building it: `cargo xtask --help`.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
+
+mod command;
+mod python;
+mod test;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tasks of the zheng17 workspace.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check format, lints and docs, and run every test that this machine can run; list what was skipped.
+    Test {
+        /// First install what some tests need (a Python environment with scanpy), and fail if a part can't run.
+        #[arg(long)]
+        full: bool,
+    },
+    /// Run the conformance suite alone.
+    Conformance {
+        /// Only this backend.
+        #[arg(long)]
+        backend: Option<String>,
+        /// Print the report as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Test { full } => test::run(full),
+        Task::Conformance { backend, json } => test::conformance(backend.as_deref(), json),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}

@@ -1,0 +1,124 @@
+//! `cargo xtask test`: everything that must hold, cheapest first.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::command::{self, cargo, run_looking};
+use crate::python;
+
+/// Runs all checks and tests; `full` installs what some need first, and then skips nothing.
+pub(crate) fn run(full: bool) -> Result<(), String> {
+    let python = if full { Some(python::environment()?) } else { None };
+    run_checks()?;
+    let mut tally = Tally::new(python)?;
+    tally.test(&["test", "--workspace", "--all-targets"])?;
+    tally.test(&["test", "--workspace", "--doc"])?;
+    tally.finish(full)
+}
+
+/// Runs the conformance suite alone.
+pub(crate) fn conformance(backend: Option<&str>, json: bool) -> Result<(), String> {
+    let mut arguments = vec!["run", "--quiet", "--package", "zheng17-conformance", "--"];
+    if let Some(backend) = backend {
+        arguments.extend(["--backend", backend]);
+    }
+    if json {
+        arguments.push("--json");
+    }
+    let status = cargo(&arguments).status().map_err(|error| error.to_string())?;
+    if status.success() { Ok(()) } else { Err("the conformance suite did not pass".to_owned()) }
+}
+
+fn run_checks() -> Result<(), String> {
+    command_run(&["fmt", "--all", "--check"])?;
+    command_run(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
+    // Features must be additive: each crate with features builds with none of them.
+    command_run(&["check", "--quiet", "--package", "zheng17", "--no-default-features"])?;
+    command::run(cargo(&["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn command_run(arguments: &[&str]) -> Result<(), String> {
+    command::run(&mut cargo(arguments))
+}
+
+/// Counts what test runners report.
+struct Tally {
+    python: Option<PathBuf>,
+    skipped_list: PathBuf,
+    passed: u64,
+    failed: u64,
+    ignored: Vec<String>,
+}
+
+impl Tally {
+    fn new(python: Option<PathBuf>) -> Result<Self, String> {
+        let skipped_list = crate::root().join("target/skipped-tests.tsv");
+        std::fs::write(&skipped_list, "").map_err(|error| format!("{}: {error}", skipped_list.display()))?;
+        Ok(Self { python, skipped_list, passed: 0, failed: 0, ignored: Vec::new() })
+    }
+
+    /// Runs tests with cargo, to the end even if some fail.
+    fn test(&mut self, arguments: &[&str]) -> Result<(), String> {
+        let mut command = cargo(arguments);
+        command.arg("--no-fail-fast").env("ZHENG17_SKIPPED", &self.skipped_list);
+        match &self.python {
+            Some(python) => command.env("ZHENG17_PYTHON", python),
+            None => &mut command,
+        };
+        let mut counted = 0;
+        let outcome = run_looking(&mut command, &mut |line| counted += self.look(line));
+        match outcome {
+            // Failed tests are counted; a build that failed is not.
+            Err(error) if counted == 0 => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads one line of a test runner; returns how many tests it accounts for.
+    fn look(&mut self, line: &str) -> u64 {
+        if let Some(test) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... ignored")) {
+            self.ignored.push(test.trim().to_owned());
+        }
+        let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|line| line.split_once(". ")) else {
+            return 0;
+        };
+        let count = |word: &str| -> u64 {
+            counts.split(';').filter_map(|part| part.trim().strip_suffix(word)?.trim().parse::<u64>().ok()).sum()
+        };
+        self.passed += count("passed");
+        self.failed += count("failed");
+        count("passed") + count("failed") + count("ignored")
+    }
+
+    fn finish(self, full: bool) -> Result<(), String> {
+        let recorded = std::fs::read_to_string(&self.skipped_list).unwrap_or_default();
+        let mut skipped: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (test, why) in recorded.lines().filter_map(|line| line.split_once('\t')) {
+            skipped.entry(why).or_default().push(test);
+        }
+        for test in &self.ignored {
+            skipped.entry("not on this machine").or_default().push(test);
+        }
+        let n_skipped: usize = skipped.values().map(Vec::len).sum();
+        for (why, tests) in &mut skipped {
+            tests.sort_unstable();
+            println!("\nskipped {}, {why}:", tests.len());
+            for test in tests.iter() {
+                println!("  {test}");
+            }
+        }
+        // A skipped test that returned early was counted as passed.
+        let passed = self.passed - recorded.lines().count() as u64;
+        println!("\n{passed} passed, {} failed, {n_skipped} skipped", self.failed);
+        if self.failed > 0 {
+            return Err(format!("{} tests failed", self.failed));
+        }
+        if passed == 0 {
+            return Err("no test ran".to_owned());
+        }
+        if full && recorded.contains("ZHENG17_PYTHON") {
+            return Err("a test that needs Python was skipped".to_owned());
+        }
+        Ok(())
+    }
+}
