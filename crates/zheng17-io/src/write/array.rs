@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libdeflater::{CompressionLvl, Compressor};
 use zheng17_core::error::{Error, Result, ResultExt};
+use zheng17_core::matrix::CsrView;
 
 use super::hdf5::{Attribute, DatasetId, DatasetSpec, Filters, Hdf5Sink, StoredType};
 
@@ -23,7 +24,10 @@ impl Compression {
     fn filters(self, stored: StoredType) -> Filters {
         match self {
             Self::None => Filters::default(),
-            Self::Gzip(level) => Filters { shuffle: stored.size() > 1, gzip: Some(level) },
+            Self::Gzip(level) => {
+                let is_wide_number = stored.size() > 1 && !matches!(stored, StoredType::FixedText { .. });
+                Filters { shuffle: is_wide_number, gzip: Some(level) }
+            }
         }
     }
 
@@ -264,6 +268,17 @@ impl ArrayWriter {
         let dataset = self.finish(n_rows)?;
         mark_dataset(&sink, dataset, encoding)
     }
+}
+
+/// Adds the row pointers of a chunk behind `n_entries` entries, and gives the new number of entries.
+pub(crate) fn push_row_ends(indptr: &mut ArrayWriter, rows: CsrView<'_>, n_entries: u64) -> Result<u64> {
+    // Row pointers of a view may start anywhere.
+    let start = rows.indptr().first().copied().unwrap_or(0);
+    let ends = rows.indptr().get(1..).unwrap_or_default();
+    indptr.push_converted(ends, |ends, bytes| {
+        bytes.extend(ends.iter().flat_map(|&end| (end - start + n_entries).to_le_bytes()));
+    })?;
+    Ok(n_entries + rows.n_entries() as u64)
 }
 
 /// Says what a dataset is, in AnnData's words; all of its dataset encodings have one version.

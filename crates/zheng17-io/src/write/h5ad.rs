@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use zheng17_core::error::{Error, Result, ResultExt};
 use zheng17_core::matrix::{CsrView, ValueKind, ValuesRef};
 
-use super::array::{ArraySpec, ArrayWriter, Compression, Element, SharedSink};
+use super::array::{ArraySpec, ArrayWriter, Compression, Element, SharedSink, push_row_ends};
 use super::frame::{create_encoded_group, write_table};
 use super::hdf5::{Attribute, RustHdf5Sink};
 use super::names::Names;
@@ -367,14 +367,7 @@ impl CsrWriter {
             // Columns below 2^31 have the same bits as signed numbers.
             self.indices.push_converted(rows.indices(), u32::append)?;
         }
-        // Row pointers of a view may start anywhere.
-        let start = rows.indptr().first().copied().unwrap_or(0);
-        let ends = rows.indptr().get(1..).unwrap_or_default();
-        let offset = self.n_entries;
-        self.indptr.push_converted(ends, |ends, bytes| {
-            bytes.extend(ends.iter().flat_map(|&end| (end - start + offset).to_le_bytes()));
-        })?;
-        self.n_entries += rows.n_entries() as u64;
+        self.n_entries = push_row_ends(&mut self.indptr, rows, self.n_entries)?;
         self.n_rows += rows.n_cells();
         Ok(())
     }

@@ -103,6 +103,8 @@ pub(crate) enum Attribute<'a> {
     Texts(&'a [&'a str]),
     /// A truth value.
     Bool(bool),
+    /// A number.
+    Integer(i64),
     /// A list of numbers.
     Integers(&'a [i64]),
 }
@@ -193,6 +195,7 @@ impl Hdf5Sink for RustHdf5Sink {
             Attribute::Texts([]) => group.set_attr_array_numeric::<f64>(name, &[]),
             Attribute::Texts(texts) => group.set_attr_string_array(name, texts),
             Attribute::Bool(value) => group.set_attr_typed(name, StoredType::Bool.message(), vec![value.into()]),
+            Attribute::Integer(value) => group.set_attr_numeric(name, &value),
             Attribute::Integers(values) => group.set_attr_array_numeric(name, values),
         }
         .map_err(failed)
@@ -252,6 +255,9 @@ impl Hdf5Sink for RustHdf5Sink {
                 .create(name)
                 .and_then(|a| a.write_string_array(texts)),
             Attribute::Bool(value) => handle.set_attr_typed(name, StoredType::Bool.message(), vec![value.into()]),
+            Attribute::Integer(value) => {
+                handle.new_attr::<i64>().shape(()).create(name).and_then(|a| a.write_numeric(&value))
+            }
             Attribute::Integers(values) => {
                 handle.new_attr::<i64>().shape([values.len()]).create(name).and_then(|a| a.write_array(values))
             }
