@@ -4,6 +4,16 @@
 //! of cells and genes. This crate knows nothing of the recipe.
 
 pub mod dataset;
+mod frame;
+mod h5ad;
+mod hdf5;
+mod matrix;
 pub mod mtx;
+mod open;
 pub mod table;
+mod tenx;
+mod values;
 pub mod write;
+
+pub use dataset::{Dataset, FeatureTypes, Format, OpenOptions};
+pub use open::open;

@@ -1,0 +1,281 @@
+//! Rows of a dataset that is stored in chunks: which chunks hold them, and the last decoded chunks kept for the next read.
+//!
+//! Knows positions and bytes; fetching and undoing filters is somebody else's.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use zheng17_core::{Error, Result};
+
+/// Decoded chunks are kept up to this many bytes for each dataset, and the last one however large it is.
+const KEPT_BYTES: usize = 16 << 20;
+
+/// Rows that were never written may make up this many bytes of one read; more means a header that claims what is not there.
+const MOST_UNWRITTEN_BYTES: u64 = 64 << 20;
+
+/// Where a chunk stands in the file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StoredChunk {
+    pub(super) address: u64,
+    /// Bytes in the file.
+    pub(super) size: u64,
+    /// Bit i set: filter i was left out.
+    pub(super) filter_mask: u32,
+}
+
+/// The chunks of a dataset with one or two dimensions.
+pub(super) struct Chunks {
+    n_rows: u64,
+    /// Elements of a row; 1 for one dimension.
+    row_length: u64,
+    chunk_rows: u64,
+    chunk_columns: u64,
+    element_size: usize,
+    fill: Vec<u8>,
+    /// Position in the grid, row by row, and place in the file; sorted.
+    places: Vec<(u64, StoredChunk)>,
+    kept: Mutex<Vec<(u64, Arc<Vec<u8>>)>>,
+}
+
+impl Chunks {
+    /// The chunks that were found in a file, each by the position of its first element.
+    pub(super) fn new(
+        shape: &[u64],
+        chunk_shape: &[u64],
+        element_size: usize,
+        fill: Vec<u8>,
+        found: impl IntoIterator<Item = (Vec<u64>, StoredChunk)>,
+    ) -> Result<Self> {
+        let (row_length, chunk_columns) = match (shape, chunk_shape) {
+            ([_], [_]) => (1, 1),
+            ([_, columns], [_, chunk_columns]) => (*columns, *chunk_columns),
+            _ => {
+                return Err(Error::unsupported(format!(
+                    "{} dimensions in chunks of {}; at most 2 can be read",
+                    shape.len(),
+                    chunk_shape.len()
+                )));
+            }
+        };
+        let (n_rows, chunk_rows) = (shape[0], chunk_shape[0]);
+        if chunk_rows == 0 || chunk_columns == 0 {
+            return Err(Error::input("chunks without elements"));
+        }
+        let across = row_length.div_ceil(chunk_columns);
+        let mut places = Vec::new();
+        for (at, chunk) in found {
+            let column = at.get(1).copied().unwrap_or(0);
+            // A dataset that was made smaller may still have chunks beyond its end.
+            if at[0] >= n_rows || column >= row_length {
+                continue;
+            }
+            places.push((at[0] / chunk_rows * across + column / chunk_columns, chunk));
+        }
+        places.sort_by_key(|place| place.0);
+        if let Some(pair) = places.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(Error::input(format!("chunk {} is listed twice", pair[0].0)));
+        }
+        Ok(Self {
+            n_rows,
+            row_length,
+            chunk_rows,
+            chunk_columns,
+            element_size,
+            fill,
+            places,
+            kept: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Bytes of one decoded chunk.
+    pub(super) fn chunk_bytes(&self) -> Result<usize> {
+        self.chunk_rows
+            .checked_mul(self.chunk_columns)
+            .and_then(|elements| elements.checked_mul(self.element_size as u64))
+            .filter(|&bytes| bytes <= u64::from(u32::MAX))
+            .map(|bytes| bytes as usize)
+            .ok_or_else(|| Error::input("chunks of more than 4 GiB, which HDF5 does not allow"))
+    }
+
+    /// The bytes of consecutive rows. `decode` gives the bytes of a stored chunk with its filters undone.
+    pub(super) fn read(&self, rows: Range<u64>, decode: &dyn Fn(&StoredChunk) -> Result<Vec<u8>>) -> Result<Vec<u8>> {
+        if rows.is_empty() || self.row_length == 0 {
+            return Ok(Vec::new());
+        }
+        debug_assert!(rows.end <= self.n_rows, "callers check their ranges");
+        let across = self.row_length.div_ceil(self.chunk_columns);
+        let bands = rows.start / self.chunk_rows..=(rows.end - 1) / self.chunk_rows;
+        self.check_written(&rows, *bands.start() * across..(*bands.end() + 1) * across)?;
+        let row_bytes = self.row_length as usize * self.element_size;
+        let mut out = Vec::new();
+        for band in bands {
+            let top = band * self.chunk_rows;
+            let wanted = rows.start.max(top)..rows.end.min(top + self.chunk_rows);
+            let start = out.len();
+            out.resize(start + (wanted.end - wanted.start) as usize * row_bytes, 0);
+            for column in 0..across {
+                let chunk = self.chunk(band * across + column, decode)?;
+                let left = column * self.chunk_columns;
+                let width = self.chunk_columns.min(self.row_length - left) as usize * self.element_size;
+                let stride = self.chunk_columns as usize * self.element_size;
+                let from = (wanted.start - top) as usize * stride;
+                let left = left as usize * self.element_size;
+                let lines = out[start..].chunks_exact_mut(row_bytes);
+                match &chunk {
+                    Some(bytes) if across == 1 && width == stride => {
+                        let length = out.len() - start;
+                        out[start..].copy_from_slice(&bytes[from..from + length]);
+                    }
+                    Some(bytes) => {
+                        for (line, bytes) in lines.zip(bytes[from..].chunks_exact(stride)) {
+                            line[left..left + width].copy_from_slice(&bytes[..width]);
+                        }
+                    }
+                    None if self.fill.iter().all(|&byte| byte == 0) => {}
+                    None => {
+                        for line in lines {
+                            for element in line[left..left + width].chunks_exact_mut(self.element_size) {
+                                element.copy_from_slice(&self.fill);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// An error if nearly everything that would be read was never written.
+    fn check_written(&self, rows: &Range<u64>, chunks: Range<u64>) -> Result<()> {
+        let position = |chunk: u64| self.places.partition_point(|place| place.0 < chunk) as u64;
+        let written = position(chunks.end) - position(chunks.start);
+        let missing = (chunks.end - chunks.start).saturating_sub(written);
+        let bytes = (self.chunk_bytes()? as u64).saturating_mul(missing);
+        let asked = (rows.end - rows.start).saturating_mul(self.row_length).saturating_mul(self.element_size as u64);
+        if bytes.min(asked) > MOST_UNWRITTEN_BYTES {
+            return Err(Error::input(format!("{missing} of {} chunks were never written", chunks.end - chunks.start)));
+        }
+        Ok(())
+    }
+
+    /// The decoded chunk at a position in the grid; `None` if it was never written.
+    fn chunk(&self, at: u64, decode: &dyn Fn(&StoredChunk) -> Result<Vec<u8>>) -> Result<Option<Arc<Vec<u8>>>> {
+        let Ok(place) = self.places.binary_search_by_key(&at, |place| place.0) else {
+            return Ok(None);
+        };
+        let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let expected = self.chunk_bytes()?;
+        let decode = || {
+            let bytes = decode(&self.places[place].1)?;
+            if bytes.len() == expected {
+                Ok(Arc::new(bytes))
+            } else {
+                Err(Error::input(format!("{} bytes where {expected} are due", bytes.len())))
+            }
+        };
+        let decode = || decode().map_err(|error| damaged(at, error));
+        let mut kept = lock();
+        if let Some(found) = kept.iter().position(|chunk| chunk.0 == at) {
+            let chunk = kept.remove(found);
+            let bytes = chunk.1.clone();
+            kept.push(chunk);
+            return Ok(Some(bytes));
+        }
+        if expected <= KEPT_BYTES {
+            // Others may read meanwhile; two that need the same chunk decode it twice, which is cheap and rare.
+            drop(kept);
+            let bytes = decode()?;
+            let mut kept = lock();
+            kept.push((at, bytes.clone()));
+            let mut total: usize = kept.iter().map(|chunk| chunk.1.len()).sum();
+            while total > KEPT_BYTES && kept.len() > 1 {
+                total -= kept.remove(0).1.len();
+            }
+            Ok(Some(bytes))
+        } else {
+            // Large enough that two copies at once would hurt: everybody waits for this one.
+            kept.clear();
+            let bytes = decode()?;
+            kept.push((at, bytes.clone()));
+            Ok(Some(bytes))
+        }
+    }
+}
+
+fn damaged(chunk: u64, error: Error) -> Error {
+    if error.kind() == zheng17_core::ErrorKind::Input {
+        Error::input(format!("chunk {chunk} is damaged")).with_source(error)
+    } else {
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn place(number: u64) -> StoredChunk {
+        StoredChunk { address: number, size: 1, filter_mask: 0 }
+    }
+
+    /// 7 x 5 bytes in chunks of 3 x 2, the one at (3, 2) never written.
+    fn chunks() -> Chunks {
+        let found = (0..9).filter(|&n| n != 4).map(|n| (vec![n / 3 * 3, n % 3 * 2], place(n)));
+        Chunks::new(&[7, 5], &[3, 2], 1, vec![99], found).unwrap()
+    }
+
+    fn decode(chunk: &StoredChunk) -> Result<Vec<u8>> {
+        let (top, left) = (chunk.address / 3 * 3, chunk.address % 3 * 2);
+        Ok((0..6).map(|at| ((top + at / 2) * 10 + left + at % 2) as u8).collect())
+    }
+
+    #[test]
+    fn any_rows_come_out_of_any_chunks() {
+        let chunks = chunks();
+        for start in 0..7 {
+            for end in start..=7 {
+                let expected: Vec<u8> =
+                    (start..end)
+                        .flat_map(|row| (0..5).map(move |column| (row, column)))
+                        .map(|(row, column)| {
+                            if (3..6).contains(&row) && (2..4).contains(&column) {
+                                99
+                            } else {
+                                (row * 10 + column) as u8
+                            }
+                        })
+                        .collect();
+                assert_eq!(chunks.read(start..end, &decode).unwrap(), expected, "rows {start}..{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_that_move_forward_decode_each_chunk_once() {
+        let chunks = Chunks::new(&[100], &[7], 1, vec![0], (0..15).map(|n| (vec![n * 7], place(n)))).unwrap();
+        let decoded = Cell::new(0);
+        for start in (0..100).step_by(3) {
+            chunks
+                .read(start..(start + 3).min(100), &|_| {
+                    decoded.set(decoded.get() + 1);
+                    Ok(vec![0; 7])
+                })
+                .unwrap();
+        }
+        assert_eq!(decoded.get(), 15);
+    }
+
+    #[test]
+    fn a_chunk_of_another_length_is_damage_and_is_named() {
+        let error = chunks().read(0..1, &|_| Ok(vec![0; 5])).unwrap_err();
+        assert_eq!(error.to_string(), "chunk 0 is damaged: 5 bytes where 6 are due");
+    }
+
+    #[test]
+    fn a_header_that_claims_unwritten_rows_is_refused() {
+        let chunks = Chunks::new(&[1 << 40], &[1 << 20], 8, vec![0; 8], []).unwrap();
+        assert!(chunks.read(0..1 << 40, &decode).is_err());
+    }
+}

@@ -1,0 +1,165 @@
+//! What this crate needs of HDF5: two small traits, for a file and for a dataset, and the values they give.
+//!
+//! Readers of formats know only these. [`pure`] implements them without a C library. Nothing here knows what an AnnData or 10x
+//! file is. Errors name the object within the file; whoever opened the file adds the file's name.
+
+mod blosc;
+mod chunks;
+mod elements;
+mod filters;
+mod pure;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use zheng17_core::{Error, Result};
+
+use crate::table::Numbers;
+
+/// An open HDF5 file. Paths have no leading slash; the root group is the empty path.
+pub(crate) trait Hdf5File: Send + Sync {
+    /// Names of the groups and datasets in a group.
+    fn children(&self, group: &str) -> Result<Vec<String>>;
+
+    /// What stands at a path, if anything.
+    fn kind(&self, path: &str) -> Result<Option<NodeKind>>;
+
+    /// An attribute of a group or dataset, if it has it.
+    fn attribute(&self, path: &str, name: &str) -> Result<Option<Attribute>>;
+
+    /// Opens a dataset.
+    fn dataset(&self, path: &str) -> Result<Arc<dyn Hdf5Dataset>>;
+}
+
+/// An open dataset.
+pub(crate) trait Hdf5Dataset: Send + Sync {
+    /// Where it is and how it is stored.
+    fn info(&self) -> &DatasetInfo;
+
+    /// Reads consecutive rows: elements of a dataset with one dimension, rows of one with more. Values come in row-major order.
+    /// A scalar has one row.
+    ///
+    /// # Behavior
+    /// - Ranges that move forward decode each stored chunk about once, whatever their lengths.
+    fn read(&self, rows: Range<u64>) -> Result<Array>;
+}
+
+/// Opens a file that has the HDF5 signature.
+pub(crate) fn open(path: &Path) -> Result<Arc<dyn Hdf5File>> {
+    Ok(Arc::new(pure::PureFile::open(path)?))
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeKind {
+    Group,
+    Dataset,
+}
+
+/// Where a dataset is and how it is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct DatasetInfo {
+    pub(crate) path: String,
+    /// Empty for a scalar.
+    pub(crate) shape: Vec<u64>,
+    /// The type of an element as numpy names it: `float32`, `bool`, `str`.
+    pub(crate) type_name: String,
+    pub(crate) chunk_shape: Option<Vec<u64>>,
+    /// Names of the filters in the order in which they were applied.
+    pub(crate) filters: Vec<String>,
+}
+
+impl DatasetInfo {
+    /// Number of rows: the first dimension, or 1 for a scalar.
+    pub(crate) fn n_rows(&self) -> u64 {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
+    /// Filters, as in `gzip + shuffle`; empty for none.
+    pub(crate) fn compression(&self) -> String {
+        self.filters.join(" + ")
+    }
+}
+
+/// Values of an attribute.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Attribute {
+    pub(crate) values: Array,
+}
+
+/// Values as they were stored.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Array {
+    Numbers(Numbers),
+    Bools(Vec<bool>),
+    Strings(Vec<String>),
+    /// Columns of a compound type, in their order.
+    Records(Vec<(String, Array)>),
+    /// Something that no reader here needs, by the name of its type: references, nested arrays.
+    Other(String),
+}
+
+impl Array {
+    /// What it holds, for messages.
+    pub(crate) fn describe(&self) -> &str {
+        match self {
+            Self::Numbers(_) => "numbers",
+            Self::Bools(_) => "truth values",
+            Self::Strings(_) => "texts",
+            Self::Records(_) => "records",
+            Self::Other(name) => name,
+        }
+    }
+
+    /// The texts.
+    pub(crate) fn into_strings(self) -> Result<Vec<String>> {
+        match self {
+            Self::Strings(strings) => Ok(strings),
+            other => Err(Error::input(format!("texts are expected here, but these are {}", other.describe()))),
+        }
+    }
+
+    /// Numbers that must be whole and not negative, such as row pointers.
+    pub(crate) fn into_positions(self) -> Result<Vec<u64>> {
+        fn whole<T: Copy + TryInto<u64>>(values: &[T]) -> Result<Vec<u64>> {
+            values
+                .iter()
+                .enumerate()
+                .map(|(at, &v)| v.try_into().map_err(|_| Error::input(format!("element {at} is negative"))))
+                .collect()
+        }
+        match self {
+            Self::Numbers(Numbers::I8(v)) => whole(&v),
+            Self::Numbers(Numbers::I16(v)) => whole(&v),
+            Self::Numbers(Numbers::I32(v)) => whole(&v),
+            Self::Numbers(Numbers::I64(v)) => whole(&v),
+            Self::Numbers(Numbers::U8(v)) => whole(&v),
+            Self::Numbers(Numbers::U16(v)) => whole(&v),
+            Self::Numbers(Numbers::U32(v)) => whole(&v),
+            Self::Numbers(Numbers::U64(v)) => Ok(v),
+            Self::Numbers(_) => Err(Error::input("whole numbers are expected here, but these are floats")),
+            other => Err(Error::input(format!("whole numbers are expected here, but these are {}", other.describe()))),
+        }
+    }
+}
+
+/// Reads a dataset whole.
+pub(crate) fn read_all(file: &dyn Hdf5File, path: &str) -> Result<Array> {
+    let dataset = file.dataset(path)?;
+    let rows = dataset.info().n_rows();
+    dataset.read(0..rows)
+}
+
+/// A text attribute, if it is there and is one text.
+pub(crate) fn text_attribute(file: &dyn Hdf5File, path: &str, name: &str) -> Result<Option<String>> {
+    Ok(match file.attribute(path, name)? {
+        Some(Attribute { values: Array::Strings(mut texts) }) if texts.len() == 1 => texts.pop(),
+        _ => None,
+    })
+}
+
+/// Whether there is a dataset at this path.
+pub(crate) fn has_dataset(file: &dyn Hdf5File, path: &str) -> Result<bool> {
+    Ok(file.kind(path)? == Some(NodeKind::Dataset))
+}

@@ -1,0 +1,450 @@
+//! Matrices in HDF5, sparse or dense, as sources of cells. Knows how entries are arranged, not which format they are part of.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use zheng17_core::error::ResultExt as _;
+use zheng17_core::matrix::{GeneMap, ValueKind, check_row_pointers};
+use zheng17_core::source::MemorySource;
+use zheng17_core::{ChunkSource, CsrBuffer, Error, Result, Shape, Values};
+
+use crate::dataset::{Layout, MatrixInfo};
+use crate::hdf5::{Hdf5Dataset, Hdf5File};
+use crate::values::{positions_as_u32, smallest};
+
+/// Entries, or dense values, that are read at once: bounds what a read holds besides its result.
+const PIECE: u64 = 1 << 20;
+
+/// Dense rows are read by whole bands of chunks, so that no chunk is decoded twice, unless a band is larger than this.
+const LARGEST_BAND_BYTES: u64 = 256 << 20;
+
+/// A matrix whose place, arrangement and size are known.
+pub(crate) struct StoredMatrix {
+    /// Its place in the file.
+    pub(crate) location: String,
+    /// `Csr`, `Csc` or `Dense`.
+    pub(crate) layout: Layout,
+    /// Cells × columns as stored.
+    pub(crate) shape: Shape,
+}
+
+/// Which of the stored columns count as genes.
+pub(crate) enum Columns {
+    All,
+    /// Those at these positions.
+    Some(Vec<usize>),
+}
+
+/// What messages call the file, its cells and its genes.
+pub(crate) struct Names {
+    pub(crate) file: String,
+    pub(crate) cells: NameList,
+    pub(crate) genes: NameList,
+}
+
+/// Many names in little memory.
+#[derive(Default)]
+pub(crate) struct NameList {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl NameList {
+    pub(crate) fn new(names: &[String]) -> Self {
+        let mut list = Self::default();
+        for name in names {
+            list.text.push_str(name);
+            list.ends.push(list.text.len());
+        }
+        list
+    }
+
+    fn get(&self, at: usize) -> Option<String> {
+        let end = *self.ends.get(at)?;
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        Some(self.text[start..end].to_owned())
+    }
+
+    fn all(&self) -> Vec<String> {
+        (0..self.ends.len()).filter_map(|at| self.get(at)).collect()
+    }
+}
+
+/// An opened matrix.
+pub(crate) struct OpenMatrix {
+    pub(crate) source: Arc<dyn ChunkSource>,
+    pub(crate) info: MatrixInfo,
+    pub(crate) notes: Vec<String>,
+}
+
+impl StoredMatrix {
+    /// Makes a source of cells of it. Errors name the dataset; the source's own errors name the file as well.
+    pub(crate) fn open(self, file: &dyn Hdf5File, columns: Columns, names: Names) -> Result<OpenMatrix> {
+        match self.layout {
+            Layout::Dense => self.open_dense(file, columns, names),
+            _ => self.open_sparse(file, columns, names),
+        }
+    }
+
+    fn open_dense(self, file: &dyn Hdf5File, columns: Columns, names: Names) -> Result<OpenMatrix> {
+        let dataset = file.dataset(&self.location)?;
+        let info = dataset.info();
+        let matrix = MatrixInfo {
+            location: self.location,
+            layout: Layout::Dense,
+            value_type: info.type_name.clone(),
+            index_type: None,
+            compression: info.compression(),
+        };
+        let (columns, n_genes) = column_map(columns, self.shape.n_genes);
+        let source = DenseRows { dataset, shape: Shape { n_genes, ..self.shape }, columns, names };
+        Ok(OpenMatrix { source: Arc::new(source), info: matrix, notes: Vec::new() })
+    }
+
+    fn open_sparse(self, file: &dyn Hdf5File, columns: Columns, names: Names) -> Result<OpenMatrix> {
+        let location = self.location;
+        let dataset = |name: &str| file.dataset(&format!("{location}/{name}"));
+        let (data, indices, pointers) = (dataset("data")?, dataset("indices")?, dataset("indptr")?);
+        for part in [&data, &indices, &pointers] {
+            if part.info().shape.len() != 1 {
+                return Err(
+                    Error::input(format!("{} dimensions instead of 1", part.info().shape.len())).at(&part.info().path)
+                );
+            }
+        }
+        let (n_entries, n_indices) = (data.info().n_rows(), indices.info().n_rows());
+        if n_entries != n_indices {
+            return Err(Error::input(format!("{n_indices} indices for {n_entries} values")).at(&location));
+        }
+        let n_major = if self.layout == Layout::Csc { self.shape.n_genes } else { self.shape.n_cells };
+        let indptr = pointers
+            .read(0..pointers.info().n_rows())?
+            .into_positions()
+            .and_then(|indptr| {
+                if indptr.len() as u64 == n_major as u64 + 1 {
+                    check_row_pointers(0, &indptr, 0, n_entries)?;
+                    Ok(indptr)
+                } else {
+                    Err(Error::input(format!(
+                        "{} pointers for {n_major} rows; one more than rows is due",
+                        indptr.len()
+                    )))
+                }
+            })
+            .at(|| &pointers.info().path)?;
+        let info = MatrixInfo {
+            location: location.clone(),
+            layout: self.layout,
+            value_type: data.info().type_name.clone(),
+            index_type: Some(indices.info().type_name.clone()),
+            compression: data.info().compression(),
+        };
+        let entries = Entries { data, indices };
+        let mut notes = Vec::new();
+        let source: Arc<dyn ChunkSource> = if self.layout == Layout::Csc {
+            notes.push(format!(
+                "{location} is stored by genes (CSC); its {n_entries} entries were converted to rows of cells in memory."
+            ));
+            let matrix = entries.rows_from_columns(&indptr, self.shape, &columns)?;
+            let mut source = MemorySource::new(matrix, format!("{}: {location}", names.file))?;
+            source.cell_names = names.cells.all();
+            source.gene_names = names.genes.all();
+            Arc::new(source)
+        } else {
+            let (columns, n_genes) = column_map(columns, self.shape.n_genes);
+            let shape = Shape { n_genes, ..self.shape };
+            Arc::new(SparseRows { entries, indptr, location, shape, columns, names })
+        };
+        Ok(OpenMatrix { source, info, notes })
+    }
+}
+
+fn column_map(columns: Columns, n_columns: usize) -> (Option<GeneMap>, usize) {
+    match columns {
+        Columns::All => (None, n_columns),
+        Columns::Some(kept) => (Some(GeneMap::new(n_columns, &kept)), kept.len()),
+    }
+}
+
+/// The values and minor indices of a sparse matrix.
+struct Entries {
+    data: Arc<dyn Hdf5Dataset>,
+    indices: Arc<dyn Hdf5Dataset>,
+}
+
+impl Entries {
+    fn indices(&self, entries: Range<u64>) -> Result<Vec<u32>> {
+        let start = entries.start;
+        positions_as_u32(self.indices.read(entries)?, start).at(|| &self.indices.info().path)
+    }
+
+    fn values(&self, entries: Range<u64>) -> Result<Values> {
+        smallest(self.data.read(entries)?).at(|| &self.data.info().path)
+    }
+
+    /// Transposes by counting: one pass over the indices for the sizes of rows, one over everything to put it there.
+    fn rows_from_columns(&self, indptr: &[u64], shape: Shape, columns: &Columns) -> Result<CsrBuffer> {
+        let n_stored = indptr.len() - 1;
+        let (new_index, n_genes) = match columns {
+            Columns::All => (None, n_stored),
+            Columns::Some(kept) => (Some(GeneMap::new(n_stored, kept)), kept.len()),
+        };
+        let column_of = |entry: u64, column: &mut usize| {
+            while indptr[*column + 1] <= entry {
+                *column += 1;
+            }
+            match &new_index {
+                None => *column as u32,
+                Some(map) => map.new_index()[*column],
+            }
+        };
+        let mut row_ends = vec![0_u64; shape.n_cells + 1];
+        let mut column = 0;
+        for piece in pieces(0..indptr[n_stored], PIECE) {
+            for (entry, cell) in piece.clone().zip(self.indices(piece)?) {
+                let gene = column_of(entry, &mut column);
+                let Some(count) = row_ends.get_mut(cell as usize + 1) else {
+                    return Err(Error::input(format!(
+                        "column {column}: row index {cell}, but there are only {} cells",
+                        shape.n_cells
+                    ))
+                    .at(&self.indices.info().path));
+                };
+                *count += u64::from(gene != GeneMap::NOT_SELECTED);
+            }
+        }
+        for row in 0..shape.n_cells {
+            row_ends[row + 1] += row_ends[row];
+        }
+        let n_kept = row_ends[shape.n_cells] as usize;
+        let mut next = row_ends.clone();
+        let mut indices = vec![0_u32; n_kept];
+        let mut values = Values::F32(vec![0.0; n_kept]);
+        let mut column = 0;
+        for piece in pieces(0..indptr[n_stored], PIECE) {
+            let read = self.values(piece.clone())?;
+            if read.kind() == ValueKind::F64 {
+                values.widen();
+            }
+            let read = read.as_ref();
+            for (at, (entry, cell)) in piece.clone().zip(self.indices(piece)?).enumerate() {
+                let gene = column_of(entry, &mut column);
+                if gene == GeneMap::NOT_SELECTED {
+                    continue;
+                }
+                let to = next[cell as usize] as usize;
+                next[cell as usize] += 1;
+                indices[to] = gene;
+                match &mut values {
+                    Values::F32(values) => values[to] = read.get(at) as f32,
+                    Values::F64(values) => values[to] = read.get(at),
+                }
+            }
+        }
+        Ok(CsrBuffer { first_cell: 0, n_genes, indptr: row_ends, indices, values })
+    }
+}
+
+/// A range cut into pieces of at most `length`.
+fn pieces(range: Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> {
+    let end = range.end;
+    (range.start..end).step_by(length as usize).map(move |start| start..end.min(start + length))
+}
+
+/// A sparse matrix by cells, read as it is asked for.
+struct SparseRows {
+    entries: Entries,
+    indptr: Vec<u64>,
+    location: String,
+    shape: Shape,
+    columns: Option<GeneMap>,
+    names: Names,
+}
+
+impl SparseRows {
+    fn read(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
+        out.reset(cells.start, self.shape.n_genes, ValueKind::F32);
+        let pointers = &self.indptr[cells.start..=cells.end];
+        let (start, end) = (pointers[0], pointers[cells.len()]);
+        for piece in pieces(start..end, PIECE) {
+            let indices = self.entries.indices(piece.clone())?;
+            let values = self.entries.values(piece.clone())?;
+            match &self.columns {
+                None => {
+                    out.indices.extend_from_slice(&indices);
+                    out.values.extend(values.as_ref());
+                }
+                Some(map) => self.append_selected(map, pointers, piece, &indices, &values, out)?,
+            }
+        }
+        if self.columns.is_none() {
+            out.indptr.extend(pointers[1..].iter().map(|&pointer| pointer - start));
+        } else {
+            // Empty rows at the end have no entry that would have ended the row before them.
+            while out.n_cells() < cells.len() {
+                out.end_row();
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the entries of a piece whose columns are selected, ending rows on the way.
+    fn append_selected(
+        &self,
+        map: &GeneMap,
+        pointers: &[u64],
+        piece: Range<u64>,
+        indices: &[u32],
+        values: &Values,
+        out: &mut CsrBuffer,
+    ) -> Result<()> {
+        let mut kept = Vec::new();
+        for ((at, entry), &column) in piece.enumerate().zip(indices) {
+            while pointers[out.n_cells() + 1] <= entry {
+                out.end_row();
+            }
+            let Some(&gene) = map.new_index().get(column as usize) else {
+                return Err(Error::input(format!(
+                    "row {}: column index {column}, but there are only {} columns",
+                    out.first_cell + out.n_cells(),
+                    map.new_index().len()
+                ))
+                .at(&self.entries.indices.info().path));
+            };
+            if gene != GeneMap::NOT_SELECTED {
+                kept.push(at);
+                out.indices.push(gene);
+            }
+        }
+        match values {
+            Values::F32(values) => {
+                let kept = kept.into_iter().map(|at| values[at]).collect();
+                out.values.extend(Values::F32(kept).as_ref());
+            }
+            Values::F64(values) => {
+                let kept: Vec<f64> = kept.into_iter().map(|at| values[at]).collect();
+                out.values.extend(zheng17_core::source::smallest_values(&kept).as_ref());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ChunkSource for SparseRows {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+    fn n_entries(&self) -> Option<u64> {
+        // With columns left out nobody knows without reading.
+        if self.columns.is_some() { None } else { self.indptr.last().copied() }
+    }
+    fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
+        check_range(&cells, self.shape)?;
+        self.read(cells, out).at(|| &self.names.file)
+    }
+    fn cell_name(&self, cell: usize) -> Option<String> {
+        self.names.cells.get(cell)
+    }
+    fn gene_name(&self, gene: usize) -> Option<String> {
+        self.names.genes.get(gene)
+    }
+    fn name(&self) -> String {
+        format!("{}: {}", self.names.file, self.location)
+    }
+}
+
+/// A dense matrix, read as it is asked for; zeros are dropped.
+struct DenseRows {
+    dataset: Arc<dyn Hdf5Dataset>,
+    shape: Shape,
+    columns: Option<GeneMap>,
+    names: Names,
+}
+
+impl DenseRows {
+    /// How many rows to read at once: whole bands of chunks where they fit.
+    fn rows_at_once(&self) -> u64 {
+        let info = self.dataset.info();
+        let row_length = info.shape[1].max(1);
+        let rows = (PIECE / row_length).max(1);
+        match &info.chunk_shape {
+            Some(chunk) if chunk[0] > 1 => {
+                let band = rows.next_multiple_of(chunk[0]);
+                // Eight bytes are the largest element.
+                band.min((LARGEST_BAND_BYTES / 8 / row_length).max(1))
+            }
+            _ => rows,
+        }
+    }
+
+    fn read(&self, cells: &Range<usize>, out: &mut CsrBuffer) -> Result<()> {
+        out.reset(cells.start, self.shape.n_genes, ValueKind::F32);
+        let n_columns = self.dataset.info().shape[1] as usize;
+        let at_once = self.rows_at_once();
+        let (mut start, end) = (cells.start as u64, cells.end as u64);
+        while start < end {
+            // Pieces end where chunks end.
+            let stop = ((start / at_once + 1) * at_once).min(end);
+            let values = smallest(self.dataset.read(start..stop)?).at(|| &self.dataset.info().path)?;
+            match &values {
+                Values::F32(values) => append_dense(values, n_columns, self.columns.as_ref(), out),
+                Values::F64(values) => append_dense(values, n_columns, self.columns.as_ref(), out),
+            }
+            start = stop;
+        }
+        while out.n_cells() < cells.len() {
+            out.end_row();
+        }
+        Ok(())
+    }
+}
+
+fn append_dense<V>(values: &[V], n_columns: usize, columns: Option<&GeneMap>, out: &mut CsrBuffer)
+where
+    V: zheng17_core::matrix::Value,
+{
+    let mut kept: Vec<f64> = Vec::new();
+    for row in values.chunks_exact(n_columns.max(1)) {
+        for (column, &value) in row.iter().enumerate() {
+            let value: f64 = value.into();
+            let gene = columns.map_or(column as u32, |map| map.new_index()[column]);
+            // NaN is not zero: it is kept for whoever checks values.
+            if value != 0.0 && gene != GeneMap::NOT_SELECTED {
+                out.indices.push(gene);
+                kept.push(value);
+            }
+        }
+        out.end_row();
+    }
+    out.values.extend(zheng17_core::source::smallest_values(&kept).as_ref());
+}
+
+impl ChunkSource for DenseRows {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+    fn n_entries(&self) -> Option<u64> {
+        None
+    }
+    fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
+        check_range(&cells, self.shape)?;
+        self.read(&cells, out).at(|| &self.names.file)
+    }
+    fn cell_name(&self, cell: usize) -> Option<String> {
+        self.names.cells.get(cell)
+    }
+    fn gene_name(&self, gene: usize) -> Option<String> {
+        self.names.genes.get(gene)
+    }
+    fn name(&self) -> String {
+        format!("{}: {}", self.names.file, self.dataset.info().path)
+    }
+}
+
+fn check_range(cells: &Range<usize>, shape: Shape) -> Result<()> {
+    if cells.start <= cells.end && cells.end <= shape.n_cells {
+        Ok(())
+    } else {
+        Err(Error::internal(format!("cells {}..{} of {} were asked for", cells.start, cells.end, shape.n_cells)))
+    }
+}

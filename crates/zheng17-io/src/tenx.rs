@@ -1,0 +1,247 @@
+//! Cell Ranger's HDF5 files: features × cells by columns, which is cells × features by rows.
+//!
+//! Version 3 has one group `matrix` with a group of features, version 2 a group for each genome.
+
+use zheng17_core::error::ResultExt as _;
+use zheng17_core::{Error, Result, Shape};
+
+use crate::dataset::{Choices, Dataset, FeatureTypes, Format, Layout, OpenOptions};
+use crate::hdf5::{Array, Hdf5File, NodeKind, has_dataset, read_all};
+use crate::matrix::{Columns, NameList, Names, StoredMatrix};
+use crate::open::Opened;
+use crate::table::{Column, ColumnData, Table};
+
+/// What the index of a table is called where the file has no name for it, as in AnnData.
+const INDEX: &str = "_index";
+const GENE_EXPRESSION: &str = "Gene Expression";
+
+/// Whether a file has version 3's layout.
+pub(crate) fn is_v3(file: &dyn Hdf5File) -> Result<bool> {
+    Ok(file.kind("matrix")? == Some(NodeKind::Group)
+        && file.kind("matrix/features")? == Some(NodeKind::Group)
+        && has_dataset(file, "matrix/indptr")?)
+}
+
+/// The genomes of a file in version 2's layout: groups that hold a matrix and its genes. Other things are ignored.
+pub(crate) fn v2_genomes(file: &dyn Hdf5File) -> Result<Vec<String>> {
+    let mut genomes = Vec::new();
+    for name in file.children("")? {
+        if file.kind(&name)? == Some(NodeKind::Group) {
+            let members = file.children(&name)?;
+            let has = |member: &str| members.iter().any(|name| name == member);
+            if ["data", "indices", "indptr", "shape", "barcodes", "genes"].into_iter().all(has) {
+                genomes.push(name);
+            }
+        }
+    }
+    Ok(genomes)
+}
+
+/// Opens a file in version 3's layout.
+pub(crate) fn open_v3(opened: Opened<'_>, options: &OpenOptions) -> Result<Dataset> {
+    let Opened { file, path } = opened;
+    options.refuse_h5ad_options("a 10x file")?;
+    let shape = stored_shape(file, "matrix")?;
+    let mut var = features(file, shape.n_genes)?;
+    let obs = barcodes(file, "matrix", shape.n_cells)?;
+    let mut notes = Vec::new();
+    let mut kept: Vec<usize> = (0..shape.n_genes).collect();
+
+    let genomes = distinct(&var, "genome").into_iter().map(|(genome, _)| genome).collect::<Vec<_>>();
+    let feature_types = distinct(&var, "feature_types");
+    if let Some(genome) = &options.genome {
+        kept = rows_with(&var, "genome", genome);
+        if kept.is_empty() {
+            return Err(Error::usage(match genomes.as_slice() {
+                [] => "a genome was asked for, but the features of this file name none".to_owned(),
+                genomes => format!("there is no genome {genome:?}; there is {}", list(genomes)),
+            }));
+        }
+        let n_left_out = shape.n_genes - kept.len();
+        if n_left_out > 0 {
+            notes.push(format!("{n_left_out} features of other genomes than {genome} were left out."));
+        }
+    }
+    let wanted = match &options.feature_types {
+        FeatureTypes::All => None,
+        FeatureTypes::GeneExpression if feature_types.is_empty() => None,
+        FeatureTypes::GeneExpression => Some(GENE_EXPRESSION),
+        FeatureTypes::Named(wanted) => Some(wanted.as_str()),
+    };
+    if let Some(wanted) = wanted {
+        let types: Vec<String> = feature_types.iter().map(|(name, count)| format!("{name} ({count})")).collect();
+        let has_it = rows_with(&var, "feature_types", wanted);
+        if has_it.is_empty() {
+            return Err(Error::usage(match types.as_slice() {
+                [] => format!("features of type {wanted:?} were asked for, but this file has no types"),
+                types => format!("there are no features of type {wanted:?}; there are {}", types.join(", ")),
+            }));
+        }
+        let before = kept.clone();
+        kept.retain(|row| has_it.binary_search(row).is_ok());
+        if kept.len() < before.len() {
+            let others: Vec<String> = distinct(&var.select(&before), "feature_types")
+                .into_iter()
+                .filter(|(name, _)| name != wanted)
+                .map(|(name, count)| format!("{count} {name}"))
+                .collect();
+            notes.push(format!(
+                "{} of {} features are not {wanted} and were left out ({}).",
+                before.len() - kept.len(),
+                before.len(),
+                others.join(", ")
+            ));
+        }
+    }
+
+    let columns = if kept.len() == shape.n_genes {
+        Columns::All
+    } else {
+        var = var.select(&kept);
+        Columns::Some(kept)
+    };
+    let names = Names { file: opened.name(), cells: NameList::new(&obs.index), genes: NameList::new(&var.index) };
+    let matrix = StoredMatrix { location: "matrix".to_owned(), layout: Layout::Csr, shape };
+    let matrix = matrix.open(file, columns, names)?;
+    notes.extend(matrix.notes);
+    Ok(Dataset {
+        path: path.to_owned(),
+        format: Format::TenxV3,
+        matrix: matrix.info,
+        source: matrix.source,
+        obs,
+        var,
+        logged: false,
+        choices: Choices { genomes, feature_types, ..Choices::default() },
+        notes,
+    })
+}
+
+/// Opens a file in version 2's layout. `genomes` is not empty.
+pub(crate) fn open_v2(opened: Opened<'_>, options: &OpenOptions, genomes: Vec<String>) -> Result<Dataset> {
+    let Opened { file, path } = opened;
+    options.refuse_h5ad_options("a 10x file")?;
+    if options.feature_types != FeatureTypes::GeneExpression {
+        return Err(Error::usage("files of Cell Ranger 2 have no feature types to choose from"));
+    }
+    let genome = match (&options.genome, genomes.as_slice()) {
+        (Some(genome), genomes) if genomes.contains(genome) => genome.clone(),
+        (Some(genome), genomes) => {
+            return Err(Error::usage(format!("there is no genome {genome:?}; there is {}", list(genomes))));
+        }
+        (None, [only]) => only.clone(),
+        (None, genomes) => {
+            return Err(Error::usage(format!(
+                "there are several genomes, choose one with --genome: {}",
+                list(genomes)
+            )));
+        }
+    };
+    let shape = stored_shape(file, &genome)?;
+    let obs = barcodes(file, &genome, shape.n_cells)?;
+    let ids = texts(file, &format!("{genome}/genes"), shape.n_genes)?;
+    let gene_names = format!("{genome}/gene_names");
+    let index = if has_dataset(file, &gene_names)? { texts(file, &gene_names, shape.n_genes)? } else { ids.clone() };
+    let mut var = Table::from_index(INDEX, index);
+    var.set("gene_ids", strings(ids));
+    let names = Names { file: opened.name(), cells: NameList::new(&obs.index), genes: NameList::new(&var.index) };
+    let matrix = StoredMatrix { location: genome, layout: Layout::Csr, shape };
+    let matrix = matrix.open(file, Columns::All, names)?;
+    Ok(Dataset {
+        path: path.to_owned(),
+        format: Format::TenxV2,
+        matrix: matrix.info,
+        source: matrix.source,
+        obs,
+        var,
+        logged: false,
+        choices: Choices { genomes, ..Choices::default() },
+        notes: matrix.notes,
+    })
+}
+
+/// Cells × features, from what the file states as features × cells.
+fn stored_shape(file: &dyn Hdf5File, group: &str) -> Result<Shape> {
+    let path = format!("{group}/shape");
+    let shape = read_all(file, &path)?.into_positions().at(|| &path)?;
+    match shape.as_slice() {
+        &[n_genes, n_cells] => Ok(Shape { n_cells: n_cells as usize, n_genes: n_genes as usize }),
+        other => Err(Error::input(format!("{} numbers instead of 2", other.len())).at(path)),
+    }
+}
+
+fn barcodes(file: &dyn Hdf5File, group: &str, n_cells: usize) -> Result<Table> {
+    Ok(Table::from_index(INDEX, texts(file, &format!("{group}/barcodes"), n_cells)?))
+}
+
+fn texts(file: &dyn Hdf5File, path: &str, n: usize) -> Result<Vec<String>> {
+    let texts = read_all(file, path)?.into_strings().at(|| path)?;
+    if texts.len() == n {
+        Ok(texts)
+    } else {
+        Err(Error::input(format!("{} texts instead of {n}", texts.len())).at(path))
+    }
+}
+
+fn strings(texts: Vec<String>) -> ColumnData {
+    ColumnData::Strings(texts.into_iter().map(Some).collect())
+}
+
+/// The table of features, with the column names that scanpy gives them. Further columns keep theirs.
+fn features(file: &dyn Hdf5File, n: usize) -> Result<Table> {
+    let ids = texts(file, "matrix/features/id", n)?;
+    let mut others = Vec::new();
+    let mut index = None;
+    for member in file.children("matrix/features")? {
+        let path = format!("matrix/features/{member}");
+        // `_all_tag_keys` lists the columns that reference builds added; it is no column itself.
+        if member == "id" || member.starts_with('_') || file.kind(&path)? != Some(NodeKind::Dataset) {
+            continue;
+        }
+        let column = match read_all(file, &path)? {
+            Array::Strings(texts) => strings(texts),
+            Array::Numbers(numbers) => ColumnData::Numbers(numbers),
+            Array::Bools(flags) => ColumnData::Bools(flags),
+            other => return Err(Error::input(format!("a column of {}", other.describe())).at(path)),
+        };
+        if column.len() != n {
+            return Err(Error::input(format!("{} values for {n} features", column.len())).at(path));
+        }
+        match (member.as_str(), column) {
+            ("name", ColumnData::Strings(names)) => index = Some(names.into_iter().flatten().collect()),
+            ("feature_type", column) => others.insert(0, Column { name: "feature_types".to_owned(), data: column }),
+            (_, data) => others.push(Column { name: member, data }),
+        }
+    }
+    let mut table = Table::from_index(INDEX, index.unwrap_or_else(|| ids.clone()));
+    table.set("gene_ids", strings(ids));
+    table.columns.extend(others);
+    Ok(table)
+}
+
+/// The distinct texts of a column and how often each stands there, in order of appearance.
+fn distinct(table: &Table, column: &str) -> Vec<(String, usize)> {
+    let mut found: Vec<(String, usize)> = Vec::new();
+    if let Some(ColumnData::Strings(texts)) = table.column(column) {
+        for text in texts.iter().flatten() {
+            match found.iter_mut().find(|(name, _)| name == text) {
+                Some((_, count)) => *count += 1,
+                None => found.push((text.clone(), 1)),
+            }
+        }
+    }
+    found
+}
+
+fn rows_with(table: &Table, column: &str, wanted: &str) -> Vec<usize> {
+    match table.column(column) {
+        Some(ColumnData::Strings(texts)) => {
+            texts.iter().enumerate().filter(|(_, text)| text.as_deref() == Some(wanted)).map(|(row, _)| row).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn list(names: &[String]) -> String {
+    names.join(", ")
+}
