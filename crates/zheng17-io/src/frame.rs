@@ -214,7 +214,7 @@ fn categorical(codes: Array, categories: ColumnData, ordered: bool) -> Result<Co
     if let Some(row) = codes.iter().position(|&code| wrong(code)) {
         return Err(Error::input(format!("row {row} has code {}, but there are {n} categories", codes[row])));
     }
-    let codes = codes.into_iter().map(|code| i32::try_from(code));
+    let codes = codes.into_iter().map(i32::try_from);
     let codes = codes.collect::<Result<_, _>>().map_err(|_| Error::unsupported("more than 2^31 categories"))?;
     Ok(ColumnData::Categorical { codes, categories: Box::new(categories), ordered })
 }

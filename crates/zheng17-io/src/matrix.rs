@@ -406,7 +406,7 @@ where
     let mut kept: Vec<f64> = Vec::new();
     for row in values.chunks_exact(n_columns.max(1)) {
         for (column, &value) in row.iter().enumerate() {
-            let value: f64 = value.into();
+            let value = value.to_f64();
             let gene = columns.map_or(column as u32, |map| map.new_index()[column]);
             // NaN is not zero: it is kept for whoever checks values.
             if value != 0.0 && gene != GeneMap::NOT_SELECTED {

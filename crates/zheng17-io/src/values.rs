@@ -81,6 +81,7 @@ pub(crate) fn positions_as_u32(values: Array, first: u64) -> Result<Vec<u32>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

@@ -92,7 +92,7 @@ impl Chunks {
         self.chunk_rows
             .checked_mul(self.chunk_columns)
             .and_then(|elements| elements.checked_mul(self.element_size as u64))
-            .filter(|&bytes| bytes <= u64::from(u32::MAX))
+            .and_then(|bytes| u32::try_from(bytes).ok())
             .map(|bytes| bytes as usize)
             .ok_or_else(|| Error::input("chunks of more than 4 GiB, which HDF5 does not allow"))
     }
@@ -211,6 +211,7 @@ fn damaged(chunk: u64, error: Error) -> Error {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::cell::Cell;
 
@@ -226,6 +227,7 @@ mod tests {
         Chunks::new(&[7, 5], &[3, 2], 1, vec![99], found).unwrap()
     }
 
+    #[allow(clippy::unnecessary_wraps, reason = "it stands for a decoder, which can fail")]
     fn decode(chunk: &StoredChunk) -> Result<Vec<u8>> {
         let (top, left) = (chunk.address / 3 * 3, chunk.address % 3 * 2);
         Ok((0..6).map(|at| ((top + at / 2) * 10 + left + at % 2) as u8).collect())

@@ -182,6 +182,7 @@ fn half_to_f32(bits: u16) -> f32 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

@@ -215,6 +215,7 @@ pub(super) fn lz4_block(block: &[u8], length: usize) -> Result<Vec<u8>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

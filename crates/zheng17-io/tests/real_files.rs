@@ -1,0 +1,140 @@
+//! Files of the field: each opens with the shape, the number of entries and the number type that its list states.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{NO_SHARED, needing, read, shared};
+use libtest_mimic::{Arguments, Failed};
+use zheng17_core::ErrorKind;
+use zheng17_io::dataset::Layout;
+use zheng17_io::{FeatureTypes, Format, OpenOptions, open};
+
+fn main() {
+    let mut trials =
+        vec![needing("every_listed_file_opens_as_listed", shared(), NO_SHARED, |shared| every_listed_file(&shared))];
+    let mut add = |name: &str, test: fn(&Path) -> Result<(), Failed>| {
+        trials.push(needing(name, shared(), NO_SHARED, move |shared| test(&shared.join("data"))));
+    };
+    add("files_that_must_be_refused", files_that_must_be_refused);
+    add("citeseq_genes_only_by_default", citeseq);
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// One line of the list.
+struct Listed {
+    path: PathBuf,
+    format: String,
+    layout: String,
+    shape: String,
+    n_entries: u64,
+    value_type: String,
+    compression: String,
+}
+
+fn manifest(shared: &Path) -> Vec<Listed> {
+    let text = std::fs::read_to_string(shared.join("data/MANIFEST.tsv")).expect("the list can be read");
+    text.lines()
+        .skip(1)
+        .map(|line| {
+            let fields: Vec<&str> = line.split('\t').collect();
+            Listed {
+                path: shared.join("data").join(fields[0]),
+                format: fields[4].to_owned(),
+                layout: fields[5].to_owned(),
+                shape: fields[6].split(' ').next().unwrap_or_default().to_owned(),
+                n_entries: fields[7].parse().unwrap_or(0),
+                value_type: fields[8].split('/').next().unwrap_or_default().to_owned(),
+                compression: fields[10].to_owned(),
+            }
+        })
+        .filter(|listed| listed.path.exists() && (listed.format.contains("h5")))
+        .collect()
+}
+
+/// Not AnnData or 10x, or without a matrix: see [`files_that_must_be_refused`].
+const REFUSED: [(&str, ErrorKind, &str); 5] = [
+    ("anndata_archive_v0.11.4.h5ad", ErrorKind::Input, "the file has no X; the file has no layers"),
+    (
+        "muon_test_rna_atac.h5mu",
+        ErrorKind::Unsupported,
+        "not supported yet: MuData (h5mu), several AnnData in one file",
+    ),
+    ("sympathetic.loom", ErrorKind::Unsupported, "not supported yet: loom"),
+    (
+        "lfs_pointer.h5",
+        ErrorKind::Input,
+        "not a file of counts: it is a Git LFS pointer, so the real file was not downloaded (git lfs pull)",
+    ),
+    ("scp_bad.h5", ErrorKind::Input, "not a file of counts: it is a text that starts with "),
+];
+
+fn files_that_must_be_refused(data: &Path) -> Result<(), Failed> {
+    for (name, kind, message) in REFUSED {
+        let path = data.join(name);
+        let error = open(&path, &OpenOptions::default()).err().ok_or_else(|| format!("{name} opened"))?;
+        assert_eq!(error.kind(), kind, "{name}");
+        let expected = format!("{}: {message}", path.display());
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
+    Ok(())
+}
+
+fn every_listed_file(shared: &Path) -> Result<(), Failed> {
+    let mut complaints = Vec::new();
+    for listed in manifest(shared) {
+        let name = listed.path.file_name().expect("a name").display().to_string();
+        if REFUSED.iter().any(|(refused, ..)| *refused == name) {
+            continue;
+        }
+        if let Err(complaint) = opens_as_listed(&listed, &name) {
+            complaints.push(format!("{name}: {complaint}"));
+        }
+    }
+    if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n").into()) }
+}
+
+fn opens_as_listed(listed: &Listed, name: &str) -> Result<(), String> {
+    let options = OpenOptions {
+        genome: name.contains("multiple_genomes").then(|| "hg19_chr21".to_owned()),
+        feature_types: if listed.format == "10x h5 v3" { FeatureTypes::All } else { FeatureTypes::default() },
+        ..OpenOptions::default()
+    };
+    let dataset = open(&listed.path, &options).map_err(|error| error.to_string())?;
+    let whole = read(dataset.source.as_ref(), 100).map_err(|error| error.to_string())?;
+    let shape = dataset.source.shape();
+    let matrix = &dataset.matrix;
+    let layout = match matrix.layout {
+        Layout::Csr if listed.format.starts_with("10x") => "csc genes x cells",
+        Layout::Csr => "csr",
+        Layout::Csc => "csc",
+        Layout::Dense => "dense",
+        Layout::Coordinate => "coo",
+    };
+    let found = (
+        format!("{}x{}", shape.n_cells, shape.n_genes),
+        whole.indices.len() as u64,
+        layout,
+        matrix.value_type.as_str(),
+        matrix.compression.contains(&listed.compression),
+    );
+    let stated = (listed.shape.clone(), listed.n_entries, listed.layout.as_str(), listed.value_type.as_str(), true);
+    if found != stated {
+        return Err(format!("{found:?}, listed as {stated:?}"));
+    }
+    if (dataset.obs.n_rows(), dataset.var.n_rows()) != (shape.n_cells, shape.n_genes) {
+        return Err("names don't fit the matrix".to_owned());
+    }
+    Ok(())
+}
+
+fn citeseq(data: &Path) -> Result<(), Failed> {
+    let dataset = open(&data.join("pbmc_1k_citeseq.10xv3.h5"), &OpenOptions::default())?;
+    assert_eq!(dataset.format, Format::TenxV3);
+    assert_eq!(dataset.source.shape().n_genes, 36_601);
+    assert_eq!(
+        dataset.notes,
+        ["10 of 36611 features are not Gene Expression and were left out (10 Antibody Capture)."]
+    );
+    Ok(())
+}
