@@ -1,4 +1,17 @@
 //! The front of zheng17: one crate to depend on. Backends are chosen by cargo features and asked for by name.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use zheng17::{Context, Params};
+//!
+//! # fn main() -> zheng17::Result<()> {
+//! let dataset = zheng17::io::open("counts.h5".as_ref(), &Default::default())?;
+//! let backend = Arc::new(zheng17::registry()?.create("serial")?);
+//! let outcome = zheng17::recipe::run(backend, dataset.source, &Params::default(), &Context::default())?;
+//! println!("{} genes selected", outcome.result.selected.len());
+//! # Ok(())
+//! # }
+//! ```
 
 pub use zheng17_core as core;
 pub use zheng17_core::recipe::{self, Components, Outcome, Params, RecipeResult, RecipeVersion};
