@@ -4,22 +4,10 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{NO_SHARED, needing, read, shared};
-use libtest_mimic::{Arguments, Failed};
+use common::read;
 use zheng17_core::ErrorKind;
 use zheng17_io::dataset::Layout;
 use zheng17_io::{FeatureTypes, Format, OpenOptions, open};
-
-fn main() {
-    let mut trials =
-        vec![needing("every_listed_file_opens_as_listed", shared(), NO_SHARED, |shared| every_listed_file(&shared))];
-    let mut add = |name: &str, test: fn(&Path) -> Result<(), Failed>| {
-        trials.push(needing(name, shared(), NO_SHARED, move |shared| test(&shared.join("data"))));
-    };
-    add("files_that_must_be_refused", files_that_must_be_refused);
-    add("citeseq_genes_only_by_default", citeseq);
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
-}
 
 /// One line of the list.
 struct Listed {
@@ -69,20 +57,23 @@ const REFUSED: [(&str, ErrorKind, &str); 5] = [
     ("scp_bad.h5", ErrorKind::Input, "not a file of counts: it is a text that starts with "),
 ];
 
-fn files_that_must_be_refused(data: &Path) -> Result<(), Failed> {
+#[test]
+fn files_that_must_be_refused() {
+    let Some(shared) = zheng17_test_support::shared("files_that_must_be_refused") else { return };
     for (name, kind, message) in REFUSED {
-        let path = data.join(name);
-        let error = open(&path, &OpenOptions::default()).err().ok_or_else(|| format!("{name} opened"))?;
+        let path = shared.join("data").join(name);
+        let Err(error) = open(&path, &OpenOptions::default()) else { panic!("{name} opened") };
         assert_eq!(error.kind(), kind, "{name}");
         let expected = format!("{}: {message}", path.display());
         assert!(error.to_string().starts_with(&expected), "{error}");
     }
-    Ok(())
 }
 
-fn every_listed_file(shared: &Path) -> Result<(), Failed> {
+#[test]
+fn every_listed_file_opens_as_listed() {
+    let Some(shared) = zheng17_test_support::shared("every_listed_file_opens_as_listed") else { return };
     let mut complaints = Vec::new();
-    for listed in manifest(shared) {
+    for listed in manifest(&shared) {
         let name = listed.path.file_name().expect("a name").display().to_string();
         if REFUSED.iter().any(|(refused, ..)| *refused == name) {
             continue;
@@ -91,7 +82,7 @@ fn every_listed_file(shared: &Path) -> Result<(), Failed> {
             complaints.push(format!("{name}: {complaint}"));
         }
     }
-    if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n").into()) }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
 fn opens_as_listed(listed: &Listed, name: &str) -> Result<(), String> {
@@ -128,13 +119,14 @@ fn opens_as_listed(listed: &Listed, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn citeseq(data: &Path) -> Result<(), Failed> {
-    let dataset = open(&data.join("pbmc_1k_citeseq.10xv3.h5"), &OpenOptions::default())?;
+#[test]
+fn genes_only_by_default() {
+    let Some(shared) = zheng17_test_support::shared("genes_only_by_default") else { return };
+    let dataset = open(&shared.join("data/pbmc_1k_citeseq.10xv3.h5"), &OpenOptions::default()).expect("it opens");
     assert_eq!(dataset.format, Format::TenxV3);
     assert_eq!(dataset.source.shape().n_genes, 36_601);
     assert_eq!(
         dataset.notes,
         ["10 of 36611 features are not Gene Expression and were left out (10 Antibody Capture)."]
     );
-    Ok(())
 }
