@@ -1,0 +1,49 @@
+//! What every backend must do, as a list of cases that any backend can be run through.
+//!
+//! [`cases`] is the list, [`run_suite`] runs it, [`Report`] says what came of it. A case knows the traits of core and the
+//! recipe, never a backend; which backends there are is up to the caller, and [`built_in`] lists those of this build.
+
+pub mod cases;
+mod expectations;
+mod npz;
+mod report;
+mod suite;
+mod tolerance;
+
+use zheng17_core::backend::Determinism;
+use zheng17_core::backend::chunked::KernelBackend;
+use zheng17_core::kernels::ScalarKernels;
+use zheng17_core::{AnyBackend, Capabilities, Result};
+
+pub use cases::cases;
+pub use expectations::EXPECTATIONS;
+pub use suite::{Case, Entry, Expectation, Outcome, Report, Requirement, Stop, Subject, Verdict, run_case, run_suite};
+pub use tolerance::{Against, Quantity, Tolerance, compare, tolerance};
+
+/// Every backend of this build, and core's backend of scalar chunk kernels.
+///
+/// # Errors
+/// Those of the registry and of making a backend.
+pub fn built_in() -> Result<Vec<Subject>> {
+    let registry = zheng17::registry()?;
+    let mut backends: Vec<AnyBackend> =
+        registry.entries().iter().map(|entry| (entry.create)()).collect::<Result<_>>()?;
+    backends.push(AnyBackend::new(chunked()));
+    Ok(backends.into_iter().map(Subject::new).collect())
+}
+
+/// Core's backend of chunk kernels, with the scalar ones.
+fn chunked() -> KernelBackend<ScalarKernels> {
+    KernelBackend::new(
+        ScalarKernels,
+        Capabilities {
+            name: "chunked".to_owned(),
+            description: "core's scalar chunk kernels, one thread".to_owned(),
+            determinism: Determinism::SameBits,
+            ordered_fold: true,
+            out_of_core: false,
+            threads: false,
+            devices: false,
+        },
+    )
+}

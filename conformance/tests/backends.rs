@@ -1,0 +1,30 @@
+//! Every case on every backend of this build, as tests that can be named and filtered.
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use zheng17_conformance::{EXPECTATIONS, Verdict, built_in, cases, run_case};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let subjects = match built_in() {
+        Ok(subjects) => subjects,
+        Err(error) => panic!("{error}"),
+    };
+    let mut trials = Vec::new();
+    for subject in subjects {
+        for case in cases() {
+            let (name, subject) = (format!("{}::{}", subject.name(), case.name), subject.clone());
+            trials.push(Trial::test(name.clone(), move || match run_case(&case, &subject, EXPECTATIONS) {
+                Verdict::Failed(message) => Err(Failed::from(message)),
+                Verdict::Skipped(reason) => {
+                    zheng17_test_support::skip(&name, &reason);
+                    Ok(())
+                }
+                Verdict::Passed | Verdict::FailedAsExpected(_) | Verdict::Unsupported(_) => Ok(()),
+            }));
+        }
+    }
+    assert!(!trials.is_empty(), "there is no case to run");
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
