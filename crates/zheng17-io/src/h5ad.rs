@@ -95,7 +95,8 @@ fn stored_matrix(file: &dyn Hdf5File, location: String) -> Result<StoredMatrix> 
     Ok(StoredMatrix { location, layout, shape })
 }
 
-fn layout_and_shape(file: &dyn Hdf5File, location: &str) -> Result<(Layout, Shape)> {
+/// How a matrix is arranged, and its size as cells × genes.
+pub(crate) fn layout_and_shape(file: &dyn Hdf5File, location: &str) -> Result<(Layout, Shape)> {
     let shape_of = |lengths: &[u64]| match lengths {
         &[n_cells, n_genes] => Ok(Shape { n_cells: n_cells as usize, n_genes: n_genes as usize }),
         other => Err(Error::input(format!("{} dimensions instead of 2", other.len()))),

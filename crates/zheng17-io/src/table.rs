@@ -70,6 +70,25 @@ pub enum Numbers {
     F64(Vec<f64>),
 }
 
+/// Runs the same code for numbers of any type: `with_numbers!(numbers, |v| body)` with `v: &Vec<_>`.
+macro_rules! with_numbers {
+    ($numbers:expr, |$name:ident| $body:expr) => {
+        match $numbers {
+            $crate::table::Numbers::I8($name) => $body,
+            $crate::table::Numbers::I16($name) => $body,
+            $crate::table::Numbers::I32($name) => $body,
+            $crate::table::Numbers::I64($name) => $body,
+            $crate::table::Numbers::U8($name) => $body,
+            $crate::table::Numbers::U16($name) => $body,
+            $crate::table::Numbers::U32($name) => $body,
+            $crate::table::Numbers::U64($name) => $body,
+            $crate::table::Numbers::F32($name) => $body,
+            $crate::table::Numbers::F64($name) => $body,
+        }
+    };
+}
+pub(crate) use with_numbers;
+
 impl Numbers {
     /// How many numbers.
     pub fn len(&self) -> usize {

@@ -1,9 +1,10 @@
 //! What stays of an output when its process is killed or asked to stop. One test: a stopped process writes nothing more.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use libtest_mimic::{Arguments, Trial};
 use zheng17_core::ErrorKind;
 use zheng17_core::matrix::{ValueKind, ValuesRef};
 use zheng17_io::table::Table;
@@ -31,25 +32,30 @@ fn start(output: &Path) -> (H5adWriter, DenseWriter) {
     (writer, x)
 }
 
-#[test]
-#[ignore = "killed by the other test, in a process of its own"]
-fn child_that_is_killed() {
-    let output = PathBuf::from(std::env::var_os(OUTPUT).expect("run by the other test"));
-    let (_writer, mut x) = start(&output);
-    x.push(ValuesRef::F32(&vec![1.0; N_GENES * N_CELLS / 2])).expect("push");
-    #[allow(clippy::print_stdout, reason = "the other test waits for it")]
-    {
-        println!("\nhalf done");
+fn main() {
+    if let Some(output) = std::env::var_os(OUTPUT) {
+        write_until_killed(Path::new(&output));
+        return;
     }
+    let trial = Trial::test("nothing_half_written_has_the_name_and_the_next_run_cleans_up", || {
+        nothing_half_written_has_the_name_and_the_next_run_cleans_up();
+        Ok(())
+    });
+    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit();
+}
+
+#[allow(clippy::print_stdout, reason = "the other process waits for it")]
+fn write_until_killed(output: &Path) {
+    let (_writer, mut x) = start(output);
+    x.push(ValuesRef::F32(&vec![1.0; N_GENES * N_CELLS / 2])).expect("push");
+    println!("half done");
     std::thread::sleep(std::time::Duration::from_mins(10));
 }
 
-#[test]
 fn nothing_half_written_has_the_name_and_the_next_run_cleans_up() {
     let folder = tempfile::tempdir().expect("folder");
     let output = folder.path().join("out.h5ad");
     let mut child = Command::new(std::env::current_exe().expect("test program"))
-        .args(["--ignored", "--exact", "--nocapture", "child_that_is_killed"])
         .env(OUTPUT, &output)
         .stdout(Stdio::piped())
         .spawn()

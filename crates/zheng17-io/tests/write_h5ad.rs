@@ -1,25 +1,15 @@
 //! What the h5ad writer writes, read back by the real anndata and scanpy where a Python that has them is given in
 //! `ZHENG17_PYTHON`. The values follow the formulas in `python/check_h5ad.py`.
 
-#![allow(clippy::print_stderr, reason = "a skipped test says so")]
-
 use std::path::Path;
 use std::process::Command;
 
 use zheng17_core::matrix::{CsrBuffer, ValueKind, Values, ValuesRef};
 use zheng17_io::table::{ColumnData, Numbers, Table};
 use zheng17_io::write::{Compression, CreateOptions, H5adWriter, Place, UnsValue};
+use zheng17_test_support::python;
 
-/// The Python to use, or `None` after saying that the test is skipped.
-fn python(test: &str) -> Option<String> {
-    let python = std::env::var("ZHENG17_PYTHON").ok().filter(|python| !python.is_empty());
-    if python.is_none() {
-        eprintln!("skipped: {test}: ZHENG17_PYTHON names no Python with anndata and scanpy");
-    }
-    python
-}
-
-fn check(python: &str, arguments: &[&str]) {
+fn check(python: &Path, arguments: &[&str]) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/check_h5ad.py");
     let output = Command::new(python).arg(script).args(arguments).output().expect("python starts");
     assert!(
@@ -110,6 +100,61 @@ fn push_csr(writer: &mut H5adWriter, place: Place<'_>, n_rows: usize, n_columns:
         matrix.push(chunk.view()).expect("push");
     }
     matrix.finish().expect("finish");
+}
+
+#[test]
+fn our_reader_reads_what_we_write() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("out.h5ad");
+    for (compression, sparse) in [(Compression::None, true), (Compression::Gzip(6), false)] {
+        let options = CreateOptions { compression, force: true, ..CreateOptions::default() };
+        let mut writer = H5adWriter::create(&path, &options).expect("create");
+        let mut obs = every_kind();
+        writer.write_obs(&obs).expect("obs");
+        writer.write_var(&Table::from_index("_index", names("g", 5))).expect("var");
+        if sparse {
+            push_csr(&mut writer, Place::X, 7, 5, ValueKind::F64);
+        } else {
+            push_dense(&mut writer, Place::X, 7, 5);
+        }
+        writer.finish().expect("finish");
+
+        let found = zheng17_io::open(&path, &zheng17_io::OpenOptions::default()).expect("open");
+        let mut x = CsrBuffer::new(5, ValueKind::F32);
+        found.source.read_cells(0..7, &mut x).expect("read");
+        x.sort_rows();
+        let mut wanted = CsrBuffer::new(5, ValueKind::F32);
+        for row in 0..7 {
+            for column in 0..5 {
+                let sparse_value = f64::from(row) + f64::from(column) / 4.0;
+                let value = match sparse {
+                    true if (row * 7 + column * 3) % 11 < 3 => sparse_value,
+                    true => 0.0,
+                    false => f64::from(row * 5 + column) / 8.0,
+                };
+                // The writer keeps stored zeros.
+                if value != 0.0 || sparse && (row * 7 + column * 3) % 11 < 3 {
+                    wanted.indices.push(column as u32);
+                    wanted.values.push(value);
+                }
+            }
+            wanted.end_row();
+        }
+        assert_eq!(x, wanted);
+
+        // What changes its form or name on the way; everything else comes back as it was.
+        obs.columns.iter_mut().filter(|column| column.name == "per/cent").for_each(|c| c.name = "per_cent".to_string());
+        for (column, found) in obs.columns.iter().zip(&found.obs.columns) {
+            assert_eq!(column.name, found.name);
+            match column.name.as_str() {
+                "gaps" => assert!(matches!(found.data, ColumnData::Categorical { .. })),
+                "nullable_float" => assert!(matches!(found.data, ColumnData::Numbers(Numbers::F64(_)))),
+                _ => assert_eq!(column, found),
+            }
+        }
+        assert_eq!(obs.columns.len(), found.obs.columns.len());
+        assert_eq!((obs.index_name, obs.index), (found.obs.index_name, found.obs.index));
+    }
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! What the 10x writer writes, read back by the real scanpy where a Python that has it is given in `ZHENG17_PYTHON`.
 
-#![allow(clippy::print_stderr, reason = "a skipped test says so")]
-
 use std::path::Path;
 use std::process::Command;
 
 use zheng17_core::matrix::{CsrBuffer, ValueKind};
 use zheng17_io::write::{CreateOptions, TenxFeatures, TenxWriter};
+use zheng17_test_support::python;
 
 struct Lists {
     ids: Vec<String>,
@@ -57,10 +56,7 @@ fn cells(range: std::ops::Range<usize>, n_genes: usize) -> CsrBuffer {
 
 #[test]
 fn scanpy_reads_what_we_write() {
-    let Some(python) = std::env::var("ZHENG17_PYTHON").ok().filter(|python| !python.is_empty()) else {
-        eprintln!("skipped: scanpy_reads_what_we_write: ZHENG17_PYTHON names no Python with scanpy");
-        return;
-    };
+    let Some(python) = python("scanpy_reads_what_we_write") else { return };
     let folder = tempfile::tempdir().expect("folder");
     for (n_cells, n_genes) in [(1500, 400), (3, 2)] {
         let path = folder.path().join(format!("{n_cells}.h5"));

@@ -28,6 +28,9 @@ pub(crate) trait Hdf5File: Send + Sync {
     /// An attribute of a group or dataset, if it has it.
     fn attribute(&self, path: &str, name: &str) -> Result<Option<Attribute>>;
 
+    /// All attributes of a group or dataset.
+    fn attributes(&self, path: &str) -> Result<Vec<NamedAttribute>>;
+
     /// Opens a dataset.
     fn dataset(&self, path: &str) -> Result<Arc<dyn Hdf5Dataset>>;
 }
@@ -85,6 +88,15 @@ impl DatasetInfo {
 /// Values of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Attribute {
+    pub(crate) values: Array,
+}
+
+/// An attribute with everything that a copy needs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NamedAttribute {
+    pub(crate) name: String,
+    /// Empty for a single value.
+    pub(crate) shape: Vec<u64>,
     pub(crate) values: Array,
 }
 

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use hdf5_reader::attribute_api::Attribute as StoredAttribute;
 use hdf5_reader::error::Error as ReaderError;
 use hdf5_reader::group::Group;
 use hdf5_reader::messages::HdfMessage;
@@ -20,7 +21,7 @@ use zheng17_core::{Error, Result};
 use super::chunks::{Chunks, StoredChunk};
 use super::elements::{Element, Field};
 use super::filters::{self, Filter};
-use super::{Array, Attribute, DatasetInfo, Hdf5Dataset, Hdf5File, NodeKind};
+use super::{Array, Attribute, DatasetInfo, Hdf5Dataset, Hdf5File, NamedAttribute, NodeKind};
 
 /// An address that means "nowhere", in files with 8-byte addresses and fewer.
 fn is_nowhere(address: u64, offset_size: u8) -> bool {
@@ -57,6 +58,28 @@ impl PureFile {
 
     fn group(&self, path: &str) -> Result<Group> {
         self.reader.group(path).map_err(from_reader).at(|| place(path))
+    }
+
+    fn stored_attributes(&self, path: &str) -> Result<Vec<StoredAttribute>> {
+        match self.kind(path)? {
+            Some(NodeKind::Group) => self.group(path)?.attributes().map_err(from_reader),
+            Some(NodeKind::Dataset) => Ok(self.reader.dataset(path).map_err(from_reader)?.attributes()),
+            None => Err(Error::input("there is no such group or dataset")),
+        }
+    }
+
+    fn decode_attribute(&self, attribute: StoredAttribute) -> Result<Array> {
+        if let Some(texts) = attribute.decoded_strings {
+            return Ok(Array::Strings(texts));
+        }
+        let element = element(&attribute.datatype, self.reader.superblock().offset_size);
+        let count = attribute.shape.iter().try_fold(1_u64, |product, &length| product.checked_mul(length));
+        let bytes = count.and_then(|count| count.checked_mul(element.size() as u64));
+        let raw = match bytes {
+            Some(bytes) if bytes <= attribute.raw_data.len() as u64 => &attribute.raw_data[..bytes as usize],
+            _ => return Err(Error::input(format!("attribute {:?} is shorter than it should be", attribute.name))),
+        };
+        element.decode(raw, &|_| Err(Error::input("text without a place in the file's heap")))
     }
 }
 
@@ -97,26 +120,22 @@ impl Hdf5File for PureFile {
 
     fn attribute(&self, path: &str, name: &str) -> Result<Option<Attribute>> {
         let read = || {
-            let attributes = match self.kind(path)? {
-                Some(NodeKind::Group) => self.group(path)?.attributes().map_err(from_reader)?,
-                Some(NodeKind::Dataset) => self.reader.dataset(path).map_err(from_reader)?.attributes(),
-                None => return Err(Error::input("there is no such group or dataset")),
+            let found = self.stored_attributes(path)?.into_iter().find(|attribute| attribute.name == name);
+            found.map(|attribute| Ok(Attribute { values: self.decode_attribute(attribute)? })).transpose()
+        };
+        read().at(|| place(path))
+    }
+
+    fn attributes(&self, path: &str) -> Result<Vec<NamedAttribute>> {
+        let read = || {
+            let decode = |attribute: StoredAttribute| {
+                Ok(NamedAttribute {
+                    name: attribute.name.clone(),
+                    shape: attribute.shape.clone(),
+                    values: self.decode_attribute(attribute)?,
+                })
             };
-            let Some(attribute) = attributes.into_iter().find(|attribute| attribute.name == name) else {
-                return Ok(None);
-            };
-            if let Some(texts) = attribute.decoded_strings {
-                return Ok(Some(Attribute { values: Array::Strings(texts) }));
-            }
-            let element = element(&attribute.datatype, self.reader.superblock().offset_size);
-            let count = attribute.shape.iter().try_fold(1_u64, |product, &length| product.checked_mul(length));
-            let bytes = count.and_then(|count| count.checked_mul(element.size() as u64));
-            let raw = match bytes {
-                Some(bytes) if bytes <= attribute.raw_data.len() as u64 => &attribute.raw_data[..bytes as usize],
-                _ => return Err(Error::input(format!("attribute {name:?} is shorter than it should be"))),
-            };
-            let values = element.decode(raw, &|_| Err(Error::input("text without a place in the file's heap")))?;
-            Ok(Some(Attribute { values }))
+            self.stored_attributes(path)?.into_iter().map(decode).collect::<Result<Vec<_>>>()
         };
         read().at(|| place(path))
     }

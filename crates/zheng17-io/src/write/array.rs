@@ -158,6 +158,11 @@ impl ArrayWriter {
         })
     }
 
+    /// What the elements are.
+    pub(crate) fn stored(&self) -> StoredType {
+        self.spec.stored
+    }
+
     /// Elements that make a row.
     fn row_elements(&self) -> usize {
         self.spec.row.iter().product()
@@ -279,6 +284,17 @@ pub(crate) fn push_row_ends(indptr: &mut ArrayWriter, rows: CsrView<'_>, n_entri
         bytes.extend(ends.iter().flat_map(|&end| (end - start + n_entries).to_le_bytes()));
     })?;
     Ok(n_entries + rows.n_entries() as u64)
+}
+
+/// The bytes of texts that are all filled up to one length, and how they are stored.
+pub(crate) fn fixed_texts(texts: &[String]) -> (StoredType, Vec<u8>) {
+    let width = texts.iter().map(String::len).max().unwrap_or(0).max(1);
+    let stored = StoredType::FixedText { size: width as u32, utf8: !texts.iter().all(|text| text.is_ascii()) };
+    let mut bytes = Vec::with_capacity(texts.len() * width);
+    for text in texts {
+        bytes.extend(text.bytes().chain(std::iter::repeat(0)).take(width));
+    }
+    (stored, bytes)
 }
 
 /// Says what a dataset is, in AnnData's words; all of its dataset encodings have one version.

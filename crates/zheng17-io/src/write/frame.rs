@@ -5,27 +5,9 @@ use std::collections::BTreeSet;
 use zheng17_core::error::{Error, Result, ResultExt};
 
 use super::array::{Element, SharedSink, mark_dataset, stored_bytes};
-use super::hdf5::{Attribute, DatasetSpec, Filters};
+use super::hdf5::{Attribute, DatasetId, DatasetSpec, Filters};
 use super::names::Names;
-use crate::table::{ColumnData, Numbers, Table};
-
-/// Runs the same code for numbers of any type: `with_numbers!(numbers, |v| body)` with `v: &Vec<_>`.
-macro_rules! with_numbers {
-    ($numbers:expr, |$name:ident| $body:expr) => {
-        match $numbers {
-            Numbers::I8($name) => $body,
-            Numbers::I16($name) => $body,
-            Numbers::I32($name) => $body,
-            Numbers::I64($name) => $body,
-            Numbers::U8($name) => $body,
-            Numbers::U16($name) => $body,
-            Numbers::U32($name) => $body,
-            Numbers::U64($name) => $body,
-            Numbers::F32($name) => $body,
-            Numbers::F64($name) => $body,
-        }
-    };
-}
+use crate::table::{ColumnData, Numbers, Table, with_numbers};
 
 /// Makes a group and says what it is, in AnnData's words.
 pub(crate) fn create_encoded_group(sink: &SharedSink, path: &str, encoding: &str, version: &str) -> Result<()> {
@@ -51,11 +33,16 @@ pub(crate) fn write_array<T: Element>(sink: &SharedSink, path: &str, values: &[T
 
 /// Writes a list of texts.
 pub(crate) fn write_texts(sink: &SharedSink, path: &str, texts: &[&str]) -> Result<()> {
+    let dataset = create_texts(sink, path, texts)?;
+    mark_dataset(sink, dataset, "string-array")
+}
+
+/// Writes a list of texts without saying what it is.
+pub(crate) fn create_texts(sink: &SharedSink, path: &str, texts: &[&str]) -> Result<DatasetId> {
     if let Some(at) = texts.iter().position(|text| text.contains('\0')) {
         return Err(Error::input(format!("text {} holds a NUL character, which HDF5 can't store", at + 1)).at(path));
     }
-    let dataset = sink.lock().create_texts(path, texts)?;
-    mark_dataset(sink, dataset, "string-array")
+    sink.lock().create_texts(path, texts)
 }
 
 /// Writes a table as a data frame. Gives notes on names that had to change.

@@ -13,7 +13,7 @@ use super::hdf5::{Attribute, RustHdf5Sink};
 use super::names::Names;
 use super::temporary::TemporaryFile;
 use super::uns::{UnsValue, write_uns};
-use crate::table::Table;
+use crate::table::{Numbers, Table};
 
 /// Bytes that a chunk of a dense matrix should have.
 const DENSE_CHUNK_BYTES: usize = 1 << 20;
@@ -86,16 +86,16 @@ const UNFINISHED: usize = usize::MAX;
 /// ```
 pub struct H5adWriter {
     // The file is closed before its name goes.
-    sink: SharedSink,
+    pub(super) sink: SharedSink,
     temporary: TemporaryFile,
-    compression: Compression,
+    pub(super) compression: Compression,
     n_cells: Option<usize>,
     n_genes: Option<usize>,
     extents: Vec<Extent>,
-    layers: Names,
-    obsm: Names,
-    varm: Names,
-    uns: Names,
+    pub(super) layers: Names,
+    pub(super) obsm: Names,
+    pub(super) varm: Names,
+    pub(super) uns: Names,
     notes: Vec<String>,
 }
 
@@ -381,8 +381,8 @@ impl CsrWriter {
         self.data.finish(n_entries)?;
         self.indices.finish(n_entries)?;
         self.indptr.finish(self.n_rows + 1)?;
-        let shape = [self.n_rows as i64, self.n_columns as i64];
-        self.sink.lock().set_group_attribute(&self.path, "shape", Attribute::Integers(&shape))?;
+        let shape = Numbers::I64(vec![self.n_rows as i64, self.n_columns as i64]);
+        self.sink.lock().set_group_attribute(&self.path, "shape", Attribute::Numbers(&shape))?;
         self.done.store(self.n_rows, Ordering::Relaxed);
         Ok(())
     }

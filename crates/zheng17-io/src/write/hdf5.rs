@@ -6,9 +6,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use rust_hdf5::format::messages::datatype::EnumMember;
-use rust_hdf5::{DatatypeMessage, Filter, FilterPipeline, H5Dataset, H5File, H5Group, Hdf5Error, LibverBound};
+use rust_hdf5::format::messages::datatype::{CompoundMember, EnumMember};
+use rust_hdf5::{DatatypeMessage, Filter, FilterPipeline, H5Dataset, H5File, H5Group, HBool, Hdf5Error, LibverBound};
 use zheng17_core::error::{Error, Result, ResultExt};
+
+use crate::table::{Numbers, with_numbers};
 
 /// The HDF5 numbers of the two filters in use.
 const GZIP_FILTER: u16 = 1;
@@ -103,10 +105,12 @@ pub(crate) enum Attribute<'a> {
     Texts(&'a [&'a str]),
     /// A truth value.
     Bool(bool),
-    /// A number.
-    Integer(i64),
+    /// A list of truth values.
+    Bools(&'a [bool]),
+    /// The first of these numbers, alone.
+    Number(&'a Numbers),
     /// A list of numbers.
-    Integers(&'a [i64]),
+    Numbers(&'a Numbers),
 }
 
 /// A dataset of a sink.
@@ -124,6 +128,19 @@ pub(crate) trait Hdf5Sink: Send {
     fn create_dataset(&mut self, path: &str, spec: &DatasetSpec) -> Result<DatasetId>;
     /// Makes a dataset of texts of any length, one-dimensional.
     fn create_texts(&mut self, path: &str, texts: &[&str]) -> Result<DatasetId>;
+    /// Makes a list of records, or a single one where `length` is `None`, from the bytes of each: its fields in this order,
+    /// without gaps.
+    fn create_records(
+        &mut self,
+        path: &str,
+        fields: &[(String, StoredType)],
+        length: Option<usize>,
+        bytes: &[u8],
+    ) -> Result<DatasetId>;
+    /// Makes a dataset that holds nothing, not even a size.
+    fn create_nothing(&mut self, path: &str) -> Result<DatasetId>;
+    /// Removes a group with all that is in it, or a dataset; nothing where there is none.
+    fn remove(&mut self, path: &str) -> Result<()>;
     /// Sets an attribute of a dataset.
     fn set_attribute(&mut self, dataset: DatasetId, name: &str, value: Attribute<'_>) -> Result<()>;
     /// Writes all elements of a dataset without chunks.
@@ -176,6 +193,10 @@ impl RustHdf5Sink {
     }
 }
 
+fn stored_flags(flags: &[bool]) -> Vec<HBool> {
+    flags.iter().map(|&flag| HBool::from(flag)).collect()
+}
+
 fn failed(error: Hdf5Error) -> Error {
     Error::system("can't write HDF5").with_source(error)
 }
@@ -195,8 +216,12 @@ impl Hdf5Sink for RustHdf5Sink {
             Attribute::Texts([]) => group.set_attr_array_numeric::<f64>(name, &[]),
             Attribute::Texts(texts) => group.set_attr_string_array(name, texts),
             Attribute::Bool(value) => group.set_attr_typed(name, StoredType::Bool.message(), vec![value.into()]),
-            Attribute::Integer(value) => group.set_attr_numeric(name, &value),
-            Attribute::Integers(values) => group.set_attr_array_numeric(name, values),
+            Attribute::Bools(values) => group.set_attr_array_numeric(name, &stored_flags(values)),
+            Attribute::Number(numbers) => with_numbers!(numbers, |v| match v.first() {
+                Some(value) => group.set_attr_numeric(name, value),
+                None => Ok(()),
+            }),
+            Attribute::Numbers(numbers) => with_numbers!(numbers, |v| group.set_attr_array_numeric(name, v)),
         }
         .map_err(failed)
         .at(|| format!("attribute {name} of {path}"))
@@ -240,6 +265,51 @@ impl Hdf5Sink for RustHdf5Sink {
         Ok(self.add(handle, path, false))
     }
 
+    fn create_records(
+        &mut self,
+        path: &str,
+        fields: &[(String, StoredType)],
+        length: Option<usize>,
+        bytes: &[u8],
+    ) -> Result<DatasetId> {
+        let mut size = 0;
+        let mut members = Vec::new();
+        for (name, stored) in fields {
+            members.push(CompoundMember { name: name.clone(), offset: size, datatype: stored.message() });
+            size += stored.size() as u32;
+        }
+        let shape: Vec<usize> = length.into_iter().collect();
+        let (parent, name) = self.parent(path)?;
+        let records = DatatypeMessage::Compound { size, members };
+        let handle =
+            parent.new_dataset::<u8>().datatype(records).shape(shape).create(name).map_err(failed).at(|| path)?;
+        if !bytes.is_empty() {
+            handle.write_raw_bytes(bytes).map_err(failed).at(|| path)?;
+        }
+        Ok(self.add(handle, path, false))
+    }
+
+    fn create_nothing(&mut self, path: &str) -> Result<DatasetId> {
+        let (parent, name) = self.parent(path)?;
+        let handle = parent.new_dataset::<f32>().null().create(name).map_err(failed).at(|| path)?;
+        Ok(self.add(handle, path, false))
+    }
+
+    fn remove(&mut self, path: &str) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        if self.groups.remove(path).is_some() {
+            let below = format!("{path}/");
+            self.groups.retain(|group, _| !group.starts_with(&below));
+            file.delete_group(path)
+        } else if self.datasets.iter().any(|dataset| dataset.path == path) {
+            file.delete_dataset(path)
+        } else {
+            Ok(())
+        }
+        .map_err(failed)
+        .at(|| path)
+    }
+
     fn set_attribute(&mut self, dataset: DatasetId, name: &str, value: Attribute<'_>) -> Result<()> {
         let OpenDataset { handle, path, .. } = self.dataset(dataset)?;
         match value {
@@ -255,12 +325,19 @@ impl Hdf5Sink for RustHdf5Sink {
                 .create(name)
                 .and_then(|a| a.write_string_array(texts)),
             Attribute::Bool(value) => handle.set_attr_typed(name, StoredType::Bool.message(), vec![value.into()]),
-            Attribute::Integer(value) => {
-                handle.new_attr::<i64>().shape(()).create(name).and_then(|a| a.write_numeric(&value))
+            Attribute::Bools(values) => {
+                let values = stored_flags(values);
+                handle.new_attr::<HBool>().shape([values.len()]).create(name).and_then(|a| a.write_array(&values))
             }
-            Attribute::Integers(values) => {
-                handle.new_attr::<i64>().shape([values.len()]).create(name).and_then(|a| a.write_array(values))
-            }
+            Attribute::Number(numbers) => with_numbers!(numbers, |v| match v.first() {
+                Some(value) => handle.new_attr::<u8>().shape(()).create(name).and_then(|a| a.write_numeric(value)),
+                None => Ok(()),
+            }),
+            Attribute::Numbers(numbers) => with_numbers!(numbers, |v| handle
+                .new_attr::<u8>()
+                .shape([v.len()])
+                .create(name)
+                .and_then(|a| a.write_array(v))),
         }
         .map_err(failed)
         .at(|| format!("attribute {name} of {path}"))

@@ -8,12 +8,14 @@ mod frame;
 mod h5ad;
 mod hdf5;
 mod names;
+mod rest;
 mod temporary;
 mod tenx;
 mod uns;
 
 pub use array::Compression;
 pub use h5ad::{CreateOptions, CsrWriter, DenseWriter, H5adWriter, Place};
+pub use rest::copy_rest;
 pub use temporary::{TemporaryFile, check_output, remove_all_temporaries};
 pub use tenx::{TenxFeatures, TenxWriter};
 pub use uns::UnsValue;

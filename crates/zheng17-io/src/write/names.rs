@@ -14,6 +14,11 @@ impl Names {
         Self { taken: taken.into_iter().map(str::to_string).collect() }
     }
 
+    /// Whether the name is taken.
+    pub(crate) fn is_taken(&self, name: &str) -> bool {
+        self.taken.contains(name)
+    }
+
     /// The name to use for the wanted one, and a note if it is another. A slash would make a group and a dot is the group
     /// itself; both become underlines, and a name that is taken gets a number.
     pub(crate) fn take(&mut self, wanted: &str, what: &str) -> (String, Option<String>) {

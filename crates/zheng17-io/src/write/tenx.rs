@@ -6,10 +6,11 @@ use zheng17_core::error::{Error, Result, ResultExt};
 use zheng17_core::matrix::{CsrView, ValuesRef};
 use zheng17_core::with_values;
 
-use super::array::{ArraySpec, ArrayWriter, Compression, Element, SharedSink, push_row_ends};
+use super::array::{ArraySpec, ArrayWriter, Compression, Element, SharedSink, fixed_texts, push_row_ends};
 use super::h5ad::CreateOptions;
 use super::hdf5::{Attribute, RustHdf5Sink, StoredType};
 use super::temporary::TemporaryFile;
+use crate::table::Numbers;
 
 /// Cell Ranger's chunks and compression.
 const CHUNK_ENTRIES: usize = 80_000;
@@ -162,8 +163,8 @@ fn write_head(sink: &SharedSink, barcodes: &[String], features: &TenxFeatures<'_
         sink.set_group_attribute("", "chemistry_description", Attribute::Text(features.chemistry))?;
         sink.set_group_attribute("", "filetype", Attribute::Text("matrix"))?;
         sink.set_group_attribute("", "library_ids", Attribute::Texts(&[features.library]))?;
-        sink.set_group_attribute("", "original_gem_groups", Attribute::Integers(&[1]))?;
-        sink.set_group_attribute("", "version", Attribute::Integer(2))?;
+        sink.set_group_attribute("", "original_gem_groups", Attribute::Numbers(&Numbers::I64(vec![1])))?;
+        sink.set_group_attribute("", "version", Attribute::Number(&Numbers::I64(vec![2])))?;
         sink.create_group("matrix")?;
         sink.create_group("matrix/features")?;
     }
@@ -180,8 +181,8 @@ fn write_fixed_texts(sink: &SharedSink, path: &str, texts: &[String]) -> Result<
     if let Some(at) = texts.iter().position(|text| text.contains('\0')) {
         return Err(Error::input(format!("text {} holds a NUL character, which HDF5 can't store", at + 1)).at(path));
     }
-    let width = texts.iter().map(String::len).max().unwrap_or(0).max(1);
-    let stored = StoredType::FixedText { size: width as u32, utf8: !texts.iter().all(|text| text.is_ascii()) };
+    let (stored, bytes) = fixed_texts(texts);
+    let width = stored.size();
     let spec = ArraySpec {
         path: path.to_string(),
         stored,
@@ -191,10 +192,7 @@ fn write_fixed_texts(sink: &SharedSink, path: &str, texts: &[String]) -> Result<
         always_chunked: false,
     };
     let mut array = ArrayWriter::new(sink.clone(), spec)?;
-    array.push_converted(texts, |texts, bytes| {
-        for text in texts {
-            bytes.extend(text.bytes().chain(std::iter::repeat(0)).take(width));
-        }
-    })?;
+    let texts: Vec<&[u8]> = bytes.chunks_exact(width).collect();
+    array.push_converted(&texts, |texts, bytes| texts.iter().for_each(|text| bytes.extend_from_slice(text)))?;
     array.finish(texts.len()).map(|_| ())
 }
