@@ -172,6 +172,19 @@ impl Values {
         }
     }
 
+    /// Adds a value as [`Values::push`] does, unless it is zero after rounding; says whether it was added.
+    pub fn push_nonzero(&mut self, value: f64) -> bool {
+        let stored = match self {
+            Self::F32(_) => f64::from(value as f32),
+            Self::F64(_) => value,
+        };
+        if stored == 0.0 {
+            return false;
+        }
+        self.push(stored);
+        true
+    }
+
     /// Changes the number type to `f64`.
     pub fn widen(&mut self) {
         if let Self::F32(v) = self {
@@ -232,7 +245,7 @@ impl<'a> CsrView<'a> {
         let Some(&start) = indptr.first() else {
             return Err(Error::input("indptr is empty; it needs one entry more than there are cells"));
         };
-        check_row_pointers(first_cell, indptr, start, start + indices.len() as u64)?;
+        check_row_pointers(first_cell, indptr, start, start.saturating_add(indices.len() as u64))?;
         if values.len() != indices.len() {
             return Err(Error::input(format!("{} column indices but {} values", indices.len(), values.len())));
         }
@@ -320,11 +333,8 @@ impl<'a> CsrView<'a> {
 
     /// A part of this chunk: consecutive rows, counted within it.
     pub fn rows(&self, rows: Range<usize>) -> CsrView<'a> {
-        let entries = self.row_range(rows.start).start..if rows.is_empty() {
-            self.row_range(rows.start).start
-        } else {
-            self.row_range(rows.end - 1).end
-        };
+        let entry = |row: usize| (self.indptr[row] - self.indptr[0]) as usize;
+        let entries = entry(rows.start)..entry(rows.end);
         CsrView {
             first_cell: self.first_cell + rows.start,
             n_genes: self.n_genes,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::matrix::{CsrBuffer, CsrView, Shape, Value, ValueKind, Values, ValuesRef};
+use crate::matrix::{CsrBuffer, CsrView, Shape, Value, ValueKind, Values, ValuesRef, check_row_pointers};
 use crate::with_values;
 
 /// A matrix of cells × genes that can be read by ranges of cells, again and again, from several threads.
@@ -240,9 +240,7 @@ impl ChunkSource for CheckedSource {
 
     fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
         self.inner.read_cells(cells.clone(), out)?;
-        let first_cell = out.first_cell;
-        let view = CsrView::checked(first_cell, out.n_genes, &out.indptr, &out.indices, out.values.as_ref())
-            .map_err(|error| error.at(self.inner.name()))?;
+        let view = check_structure(&cells, self.shape().n_genes, out).map_err(|error| error.at(self.inner.name()))?;
         let (wrong, zeros) = with_values!(view.values(), |v| v.iter().fold((false, false), |(wrong, zeros), &x| {
             let x = x.to_f64();
             (wrong || is_wrong(x), zeros || x == 0.0)
@@ -267,6 +265,22 @@ impl ChunkSource for CheckedSource {
     fn name(&self) -> String {
         self.inner.name()
     }
+}
+
+/// Whether a buffer holds the cells that were asked for, in good order.
+fn check_structure<'a>(cells: &Range<usize>, n_genes: usize, buffer: &'a CsrBuffer) -> Result<CsrView<'a>> {
+    let CsrBuffer { first_cell, n_genes: found_genes, indptr, indices, values } = buffer;
+    check_row_pointers(*first_cell, indptr, 0, indices.len() as u64)?;
+    let view = CsrView::checked(*first_cell, *found_genes, indptr, indices, values.as_ref())?;
+    if *first_cell != cells.start || view.n_cells() != cells.len() || *found_genes != n_genes {
+        return Err(Error::internal(format!(
+            "asked for cells {}..{} of {n_genes} genes, the source gave cells {first_cell}..{} of {found_genes} genes",
+            cells.start,
+            cells.end,
+            first_cell + view.n_cells()
+        )));
+    }
+    Ok(view)
 }
 
 /// How many entries have the column of an earlier one in the same row.

@@ -103,9 +103,11 @@ impl SparseBackend for Serial {
         check_transform(transform, self.shape(matrix))?;
         Ok(match (matrix, transform) {
             (SerialMatrix::F32(m), Transform::Cast(ValueKind::F64)) => SerialMatrix::F64(m.map(|&x| f64::from(x))),
-            (SerialMatrix::F64(m), Transform::Cast(ValueKind::F32)) => SerialMatrix::F32(m.map(|&x| x as f32)),
-            (SerialMatrix::F32(m), _) => SerialMatrix::F32(change(m.clone(), transform)),
-            (SerialMatrix::F64(m), _) => SerialMatrix::F64(change(m.clone(), transform)),
+            (SerialMatrix::F64(m), Transform::Cast(ValueKind::F32)) => {
+                SerialMatrix::F32(without_zeros(m.map(|&x| x as f32))?)
+            }
+            (SerialMatrix::F32(m), _) => SerialMatrix::F32(without_zeros(change(m.clone(), transform))?),
+            (SerialMatrix::F64(m), _) => SerialMatrix::F64(without_zeros(change(m.clone(), transform))?),
         })
     }
 
@@ -113,11 +115,13 @@ impl SparseBackend for Serial {
         check_multiply(self.shape(a), self.shape(b))?;
         Ok(match (a, b) {
             // The product of two f32 is exact in 64 bits, so rounding once to 32 is what the hardware does.
-            (SerialMatrix::F32(a), SerialMatrix::F32(b)) => SerialMatrix::F32(sprs::binop::mul_mat_same_storage(a, b)),
+            (SerialMatrix::F32(a), SerialMatrix::F32(b)) => {
+                SerialMatrix::F32(without_zeros(sprs::binop::mul_mat_same_storage(a, b))?)
+            }
             (a, b) => {
                 let (a, b): (Csr<f64>, Csr<f64>) =
                     (with_matrix!(a, |m| m.map(|&x| x.to_f64())), with_matrix!(b, |m| m.map(|&x| x.to_f64())));
-                SerialMatrix::F64(sprs::binop::mul_mat_same_storage(&a, &b))
+                SerialMatrix::F64(without_zeros(sprs::binop::mul_mat_same_storage(&a, &b))?)
             }
         })
     }
@@ -181,6 +185,22 @@ fn select<V: Value>(matrix: &Csr<V>, cells: &[usize], genes: &GeneMap) -> Result
         indptr.push(indices.len() as u64);
     }
     from_parts(genes.n_selected(), indptr, indices, values)
+}
+
+/// The matrix without the entries that are zero.
+fn without_zeros<V: Value>(matrix: Csr<V>) -> Result<Csr<V>> {
+    if matrix.data().iter().all(|x| x.to_f64() != 0.0) {
+        return Ok(matrix);
+    }
+    let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+    for row in matrix.outer_iterator() {
+        for (gene, &value) in row.iter().filter(|(_, x)| x.to_f64() != 0.0) {
+            indices.push(gene as u32);
+            values.push(value);
+        }
+        indptr.push(indices.len() as u64);
+    }
+    from_parts(matrix.cols(), indptr, indices, values)
 }
 
 fn change<V: Value>(mut matrix: Csr<V>, transform: &Transform) -> Csr<V> {

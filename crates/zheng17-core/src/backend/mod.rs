@@ -163,6 +163,7 @@ pub trait SparseBackend: Send + Sync + 'static {
     /// # Behavior
     /// - Scaling multiplies in 64 bits and rounds to the matrix's number type once.
     /// - Maps are computed in 64 bits and rounded to the matrix's number type once; zeros stay zeros.
+    /// - Values that become zero are no longer stored.
     /// - A cast to `f64` keeps every value, a cast to `f32` rounds to the nearest.
     /// - Factors of another number than there are cells or genes are usage errors.
     ///
@@ -174,6 +175,7 @@ pub trait SparseBackend: Send + Sync + 'static {
     ///
     /// # Behavior
     /// - The product has an entry where both have one; it is computed in 64 bits and rounded once to the wider number type.
+    /// - Products that are zero after rounding are not stored.
     /// - Unsorted rows are multiplied as if they were sorted.
     /// - Different shapes are a usage error.
     ///

@@ -42,9 +42,8 @@ pub fn transform(matrix: CsrView<'_>, transform: &Transform) -> Result<CsrBuffer
                 Transform::Map(map) => map.apply(x),
                 Transform::Cast(_) => x,
             };
-            if y != 0.0 {
+            if out.values.push_nonzero(y) {
                 out.indices.push(gene);
-                out.values.push(y);
             }
         }
         out.end_row();
@@ -86,9 +85,8 @@ pub fn multiply(a: CsrView<'_>, b: CsrView<'_>) -> Result<CsrBuffer> {
         }
         for (at, &gene) in a.row_indices(row).iter().enumerate() {
             let product = a.row_values(row).get(at) * row_of_b[gene as usize];
-            if product != 0.0 {
+            if out.values.push_nonzero(product) {
                 out.indices.push(gene);
-                out.values.push(product);
             }
         }
         for &gene in b.row_indices(row) {

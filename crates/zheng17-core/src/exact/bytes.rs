@@ -7,6 +7,11 @@ const MAGIC: [u8; 4] = *b"ZH17";
 /// Raised whenever the meaning of the bytes changes.
 const VERSION: u32 = 1;
 
+/// The error for bytes that can't have been written.
+pub(super) fn damaged() -> Error {
+    Error::input("the summary is damaged")
+}
+
 pub(super) struct Writer(Vec<u8>);
 
 impl Writer {
@@ -71,7 +76,7 @@ impl<'a> Reader<'a> {
         match self.array::<1>()? {
             [0] => Ok(false),
             [1] => Ok(true),
-            _ => Err(Error::input("the summary is damaged")),
+            _ => Err(damaged()),
         }
     }
 
@@ -80,7 +85,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn usize(&mut self) -> Result<usize> {
-        usize::try_from(self.u64()?).map_err(|_| Error::input("the summary is damaged"))
+        usize::try_from(self.u64()?).map_err(|_| damaged())
     }
 
     /// A number of items of at least `item_size` bytes each, which the rest of the bytes must have room for.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::bytes::{Reader, Writer};
-use super::{fixed_total, share, share_weight, total_from_fixed};
+use super::bytes::{Reader, Writer, damaged};
+use super::{MOST_CELLS, MOST_SQUARES, MOST_SUM, MOST_TOTAL, fixed_total, share, share_weight, total_from_fixed};
 use crate::error::{Error, Result};
 use crate::matrix::{CsrView, Value};
+use crate::source::LARGEST_COUNT;
 use crate::with_values;
 
 /// Exact sums of one gene over the cells seen so far.
@@ -110,7 +111,7 @@ impl CountSummary {
             let total: u128 =
                 entries.clone().filter(|(gene, _)| counts(**gene)).map(|(_, &x)| fixed_total(x.to_f64())).sum();
             let total = total_from_fixed(total);
-            if total > crate::source::LARGEST_COUNT {
+            if total > LARGEST_COUNT {
                 let cell = chunk.first_cell() + row;
                 return Err(Error::input(format!("cell {cell}: its total of {total:e} is above 2^53")));
             }
@@ -176,7 +177,10 @@ impl CountSummary {
         if totals.is_empty() {
             return Ok(());
         }
-        let end = first_cell + totals.len();
+        let end = first_cell.saturating_add(totals.len());
+        if end > MOST_CELLS {
+            return Err(Error::input(format!("cell {end}; the exact sums have room for {MOST_CELLS} cells")));
+        }
         let before = self.cell_totals.range(..end).next_back().map(|(&start, run)| (start, start + run.len()));
         if let Some((start, before_end)) = before
             && before_end > first_cell
@@ -259,10 +263,24 @@ impl CountSummary {
         for _ in 0..input.len(16)? {
             let first_cell = input.usize()?;
             let totals = (0..input.len(8)?).map(|_| input.f64()).collect::<Result<_>>()?;
-            summary.add_cell_totals(first_cell, totals)?;
+            summary.add_cell_totals(first_cell, totals).map_err(|error| damaged().with_source(error))?;
         }
         input.finish()?;
-        Ok(summary)
+        if summary.can_be() { Ok(summary) } else { Err(damaged()) }
+    }
+
+    /// Whether the sums are such that counts can have, so that no later sum overflows.
+    fn can_be(&self) -> bool {
+        let n_cells = self.n_cells() as u128;
+        let CountFacts { n_entries, n_fractional, largest } = self.facts;
+        self.genes.iter().all(|gene| {
+            gene.total <= n_cells * MOST_TOTAL
+                && gene.sum <= n_cells * MOST_SUM
+                && gene.sum_of_squares <= n_cells * MOST_SQUARES
+        }) && u128::from(n_entries) <= n_cells * self.genes.len() as u128
+            && n_fractional <= n_entries
+            && (0.0..=LARGEST_COUNT).contains(&largest)
+            && self.cell_totals.values().flatten().all(|total| (0.0..=LARGEST_COUNT).contains(total))
     }
 
     const TAG: [u8; 4] = *b"CNTS";

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::bytes::{Reader, Writer};
+use super::bytes::{Reader, Writer, damaged};
 use super::wide::scaled_variance;
-use super::{TWO_46, share};
+use super::{MOST_CELLS, MOST_SQUARES, MOST_SUM, TWO_46, share};
 use crate::error::{Error, Result};
 use crate::log1p::log1p;
 use crate::matrix::{CsrView, Value};
@@ -106,12 +106,16 @@ impl MomentSummary {
     /// Adds sums that a kernel formed by itself.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) if the number of genes differs.
+    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) if the number of genes differs;
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) for more cells than the sums have room for.
     pub fn add(&mut self, n_cells: u64, genes: &[GeneMoments]) -> Result<()> {
         if genes.len() != self.genes.len() {
             return Err(Error::internal(format!("sums of {} genes for {} genes", genes.len(), self.genes.len())));
         }
-        self.n_cells += n_cells;
+        self.n_cells = self.n_cells.saturating_add(n_cells);
+        if self.n_cells > MOST_CELLS as u64 {
+            return Err(Error::input(format!("{} cells; the exact sums have room for {MOST_CELLS}", self.n_cells)));
+        }
         for (to, from) in self.genes.iter_mut().zip(genes) {
             to.sum += from.sum;
             to.sum_of_squares += from.sum_of_squares;
@@ -122,7 +126,7 @@ impl MomentSummary {
     /// Adds another summary, of other cells.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) if the number of genes differs.
+    /// As [`MomentSummary::add`].
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         self.add(other.n_cells, &other.genes)
     }
@@ -147,14 +151,19 @@ impl MomentSummary {
     /// Reads what [`MomentSummary::to_bytes`] wrote.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](crate::ErrorKind::Input) for other bytes or another version.
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) for other bytes, another version, or a summary that can't be.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let mut input = Reader::new(bytes, Self::TAG)?;
         let n_cells = input.u64()?;
         let genes = (0..input.len(32)?)
             .map(|_| Ok(GeneMoments { sum: input.u128()?, sum_of_squares: input.u128()? }))
-            .collect::<Result<_>>()?;
+            .collect::<Result<Vec<_>>>()?;
         input.finish()?;
+        let most = u128::from(n_cells.min(MOST_CELLS as u64 + 1));
+        let can_be = |gene: &GeneMoments| gene.sum <= most * MOST_SUM && gene.sum_of_squares <= most * MOST_SQUARES;
+        if most > MOST_CELLS as u128 || !genes.iter().all(can_be) {
+            return Err(damaged());
+        }
         Ok(Self { n_cells, genes })
     }
 
@@ -183,7 +192,8 @@ pub(crate) fn float32_value(x: f32, divisor: f32, log: bool) -> f32 {
 }
 
 fn float32_terms(x: f32, divisor: f32, log: bool, exponent: i32) -> (u64, u128) {
-    let value = float32_value(x, divisor, log);
+    // The minimum matters only for fractions so small that the total is below one of its terms, and for genes that are removed.
+    let value = float32_value(x, divisor, log).min(2_f64.powi(exponent) as f32);
     let square = value * value;
     // Scaling by powers of two is exact; f32 values this small lose nothing but what lies below 2^−52 of the largest.
     let q = (f64::from(value) * 2_f64.powi(52 - exponent)).round_ties_even() as u64;
