@@ -47,7 +47,9 @@ pub(crate) fn open_v3(opened: Opened<'_>, options: &OpenOptions) -> Result<Datas
     let mut notes = Vec::new();
     let mut kept: Vec<usize> = (0..shape.n_genes).collect();
 
-    let genomes = distinct(&var, "genome").into_iter().map(|(genome, _)| genome).collect::<Vec<_>>();
+    // Antibodies and the like have an empty text for a genome.
+    let genomes = distinct(&var, "genome").into_iter().map(|(genome, _)| genome).filter(|genome| !genome.is_empty());
+    let genomes: Vec<String> = genomes.collect();
     let feature_types = distinct(&var, "feature_types");
     if let Some(genome) = &options.genome {
         kept = rows_with(&var, "genome", genome);

@@ -1,9 +1,7 @@
 //! Small inputs of our own, and the real files beside the repository where they are present.
 
-#![allow(clippy::print_stdout, reason = "says which tests were skipped")]
-
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -374,16 +372,6 @@ fn lists_must_be_sound() {
     assert!(text.contains("barcodes.tsv: line 2: not Unicode"), "{text}");
 }
 
-/// A real file, or none, said on the way, where the material is absent.
-fn real(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    println!("skipped: {name}: shared/data is not beside this repository");
-    None
-}
-
 /// Cells, genes, entries, the sum of counts, and the sum of count × row × column counted from 1.
 fn digest(dataset: &Dataset) -> (usize, usize, usize, u64, u64) {
     let shape = dataset.source.shape();
@@ -402,6 +390,7 @@ fn digest(dataset: &Dataset) -> (usize, usize, usize, u64, u64) {
 
 #[test]
 fn real_folders() {
+    let Some(shared) = zheng17_test_support::shared("mtx::real_folders") else { return };
     for (name, expected) in [
         ("scanpy_3.0.0_mtx", (1107, 507, 23_866, 41_549, 7_376_015_539)),
         ("visium_coexpress_mtx_v3", (2898, 19_465, 1_069_459, 3_085_005, 43_299_992_191_840)),
@@ -410,8 +399,7 @@ fn real_folders() {
         ("scanpy_1.2.0_mtx", (12, 343, 12, 12, 15_384)),
         ("bpcells_int_mat.mtx.gz", (5, 4, 8, 17, 156)),
     ] {
-        let Some(path) = real(name) else { continue };
-        let dataset = open(&path).expect("a good file");
+        let dataset = open(&shared.join("data").join(name)).expect("a good file");
         assert_eq!(digest(&dataset), expected, "{name}");
         assert_eq!(dataset.var.n_rows(), expected.1, "{name}");
         assert_eq!(dataset.obs.n_rows(), expected.0, "{name}");
@@ -420,6 +408,7 @@ fn real_folders() {
 
 #[test]
 fn real_files_that_are_damaged() {
+    let Some(shared) = zheng17_test_support::shared("mtx::real_files_that_are_damaged") else { return };
     for (name, expected) in [
         ("AB_toy_data_toy.unsorted_mtx.mtx", "line 4355: one entry more than the 4352"),
         ("bad_format_has_character.mtx", "line 4: expected the size line (rows, columns, entries), found `aaggg`"),
@@ -428,8 +417,7 @@ fn real_files_that_are_damaged() {
         ("mtx_character_before_data.mtx", "line 2: expected the size line (rows, columns, entries), found `a`"),
         ("unsorted_matrix.mtx.gz", "line 11: row index 6 is not between 1 and 4"),
     ] {
-        let Some(path) = real(&format!("scp_mtx/{name}")) else { continue };
-        let text = message(open(&path));
+        let text = message(open(&shared.join("data/scp_mtx").join(name)));
         assert!(text.contains(expected), "{text}");
     }
 }

@@ -1,0 +1,223 @@
+//! What can be asked for on the command line. The help texts stand here.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use zheng17_core::recipe::{Components, RecipeVersion};
+use zheng17_io::dataset::{FeatureTypes, OpenOptions};
+
+/// The Zheng17 recipe for single-cell counts: from a file of counts to scaled, highly variable genes and principal components.
+///
+/// Reads AnnData (h5ad), 10x HDF5 and 10x Matrix Market files, recognised by their content, and writes AnnData.
+#[derive(Debug, Parser)]
+#[command(
+    name = "zheng17",
+    version,
+    after_help = "Start here: `zheng17 demo` runs everything on simulated cells. `zheng17 COMMAND --help` has examples.\n\n\
+        Exit status: 0 if all went well, 2 for wrong options or unusable input, 1 for any other failure, being stopped included."
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunArguments),
+    Inspect(InspectArguments),
+    Backends(BackendsArguments),
+    Simulate(SimulateArguments),
+    Demo(DemoArguments),
+}
+
+/// Which matrix of a file to read.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Which matrix")]
+pub(crate) struct MatrixArguments {
+    /// h5ad: this layer instead of X
+    #[arg(long, value_name = "NAME", conflicts_with = "raw")]
+    layer: Option<String>,
+    /// h5ad: raw/X instead of X
+    #[arg(long)]
+    raw: bool,
+    /// 10x: this genome, where a file or folder has several
+    #[arg(long, value_name = "NAME")]
+    genome: Option<String>,
+    /// 10x: features of this type, such as "Antibody Capture", or "all"; "Gene Expression" if not given
+    #[arg(long, value_name = "TYPE")]
+    feature_type: Option<String>,
+}
+
+impl MatrixArguments {
+    pub(crate) fn options(&self) -> OpenOptions {
+        OpenOptions {
+            layer: self.layer.clone(),
+            raw: self.raw,
+            genome: self.genome.clone(),
+            feature_types: match &self.feature_type {
+                None => FeatureTypes::GeneExpression,
+                Some(name) if name == "all" => FeatureTypes::All,
+                Some(name) => FeatureTypes::Named(name.clone()),
+            },
+        }
+    }
+}
+
+/// Run the recipe on a file of counts and write an h5ad file
+///
+/// Removes genes without counts, normalises cells to their median total, keeps the most variable genes, normalises again,
+/// takes log(1 + x), and scales each gene to mean 0 and variance 1. With --pca also computes principal components.
+///
+/// Progress goes to a terminal only. Ctrl-C or SIGTERM stops the run at the next chunk of cells, with exit status 1; no
+/// unfinished file stays.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    zheng17 run filtered_feature_bc_matrix.h5 -o processed.h5ad --pca\n  \
+    zheng17 run filtered_gene_bc_matrices/ -o processed.h5ad --genome hg19\n  \
+    zheng17 run cells.h5ad --layer counts -o processed.h5ad --top-genes 2000 --gene-table genes.tsv\n  \
+    zheng17 run cells.h5ad -o like-scanpy.h5ad --recipe-version scanpy-1.12\n\n\
+    In Python, anndata.read_h5ad(\"processed.h5ad\") has the scaled genes in .X, components in\n\
+    .obsm[\"X_pca\"], gene statistics in .var, and what was done in .uns[\"zheng17\"].")]
+pub(crate) struct RunArguments {
+    /// The counts: .h5ad, 10x .h5, a 10x folder, or .mtx with or without .gz
+    pub(crate) input: PathBuf,
+    /// The h5ad file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) recipe: RecipeArguments,
+    /// What to write as X
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = WriteX::Scaled)]
+    pub(crate) write_x: WriteX,
+    /// Also write a table with one row per gene of the input: total, mean, variance, dispersion, score, rank, selected
+    #[arg(long, value_name = "FILE")]
+    pub(crate) gene_table: Option<PathBuf>,
+    /// Replace existing outputs
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// No progress, no summary; warnings and errors only
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Write the summary as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) matrix: MatrixArguments,
+}
+
+/// What the recipe should do, and how.
+#[derive(Debug, Args)]
+pub(crate) struct RecipeArguments {
+    /// Which version of the recipe; scanpy-* choose the same genes as those releases of scanpy
+    #[arg(long, value_name = "VERSION", default_value = RecipeVersion::EXACT.name, value_parser = RecipeVersion::ALL.map(|version| version.name))]
+    pub(crate) recipe_version: String,
+    /// How many genes to keep
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) top_genes: usize,
+    /// Don't take log(1 + x)
+    #[arg(long)]
+    pub(crate) no_log: bool,
+    /// Clip scaled values to ± this
+    #[arg(long, value_name = "VALUE", allow_negative_numbers = true)]
+    pub(crate) max_value: Option<f64>,
+    /// Compute this many principal components; without a number 50, or as many as there are
+    #[arg(long, value_name = "K", num_args = 0..=1, default_missing_value = AS_USUAL, value_parser = components)]
+    pub(crate) pca: Option<Components>,
+    /// Which backend computes; see `zheng17 backends`
+    #[arg(long, value_name = "NAME", default_value = zheng17::DEFAULT_BACKEND)]
+    pub(crate) backend: String,
+    /// How many threads a backend may use; all processors if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+}
+
+/// What `--pca` without a number stands for.
+const AS_USUAL: &str = "auto";
+
+fn components(text: &str) -> Result<Components, String> {
+    if text == AS_USUAL {
+        return Ok(Components::DEFAULT);
+    }
+    // `--pca FILE` is a slip that is easily made.
+    text.parse()
+        .map(Components::Exactly)
+        .map_err(|_| "it must be a whole number; to give none, write --pca last".to_owned())
+}
+
+/// What to write as X.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WriteX {
+    /// the scaled genes, dense
+    Scaled,
+    /// before scaling, sparse; `mean` and `std` in var make the scaled values of it
+    Lognorm,
+    /// nothing: the tables and, with --pca, the components
+    None,
+}
+
+/// Show what a file holds: format, size, number types, what can be chosen, whether it looks like counts
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    zheng17 inspect filtered_feature_bc_matrix.h5\n  \
+    zheng17 inspect cells.h5ad --layer counts\n  \
+    zheng17 inspect cells.h5ad --json")]
+pub(crate) struct InspectArguments {
+    /// The file or folder to look at
+    pub(crate) file: PathBuf,
+    /// Write it as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) matrix: MatrixArguments,
+}
+
+/// List the backends and what they can do
+#[derive(Debug, Args)]
+pub(crate) struct BackendsArguments {
+    /// Write the list as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Write a file of simulated counts: cell types with marker genes, cells of various sizes
+///
+/// With 28,000 genes a cell has about 2,200 genes detected. The same seed gives the same counts on every machine, and the
+/// first cells of a larger simulation are those of a smaller one.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    zheng17 simulate --cells 20000 -o cells.h5\n  \
+    zheng17 simulate --cells 500 --genes 2000 --seed 7 -o small.h5ad")]
+pub(crate) struct SimulateArguments {
+    /// How many cells
+    #[arg(long, value_name = "N")]
+    pub(crate) cells: usize,
+    /// How many genes
+    #[arg(long, value_name = "N", default_value_t = 28_000)]
+    pub(crate) genes: usize,
+    /// Another seed, other counts
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// The file to write: 10x HDF5 if it ends in .h5, AnnData with cell types if it ends in .h5ad
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Replace an existing file
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// No progress, no summary
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// Try everything: simulate cells, run the recipe with principal components, and say what to look at
+///
+/// Writes zheng17-demo-counts.h5ad and zheng17-demo.h5ad into the current folder, replacing those of an earlier demo.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    /// How many cells
+    #[arg(long, value_name = "N", default_value_t = 3000)]
+    pub(crate) cells: usize,
+    /// No progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}

@@ -1,0 +1,212 @@
+//! `zheng17 run`: a file in, the recipe, a file out, and a summary for people.
+
+use std::fmt::Write;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use zheng17_core::recipe::{self, Outcome, Params, RecipeVersion};
+use zheng17_core::{AnyBackend, Context, Error, Result, SparseBackend};
+use zheng17_io::dataset::{Dataset, OpenOptions};
+use zheng17_io::write::{self, Compression, CreateOptions, TemporaryFile};
+
+use crate::arguments::{RunArguments, WriteX};
+use crate::terminal::{self, bytes, complain, count, peak_memory, say, seconds};
+use crate::{gene_table, result_file};
+
+/// Runs the recipe on a file.
+///
+/// # Errors
+/// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) for options that make no sense or outputs that exist; those of
+/// reading, of the recipe and of writing. No output is left then.
+pub(crate) fn run(arguments: &RunArguments) -> Result<()> {
+    let recipe = &arguments.recipe;
+    let job = Job {
+        input: &arguments.input,
+        options: arguments.matrix.options(),
+        params: Params {
+            version: RecipeVersion::from_name(&recipe.recipe_version)?,
+            n_top_genes: recipe.top_genes,
+            log: !recipe.no_log,
+            max_value: recipe.max_value,
+            components: recipe.pca,
+        },
+        backend: &recipe.backend,
+        output: &arguments.output,
+        write_x: arguments.write_x,
+        gene_table: arguments.gene_table.as_deref(),
+        force: arguments.force,
+    };
+    let finished = job.execute(&context(recipe.threads, arguments.quiet || arguments.json)?)?;
+    if arguments.json {
+        return say(&format!("{:#}\n", finished.as_json(&job)));
+    }
+    if !arguments.quiet {
+        say(&finished.as_text(&job))?;
+        for note in &finished.notes {
+            complain(format_args!("note: {note}"));
+        }
+    }
+    for warning in finished.warnings() {
+        complain(format_args!("warning: {warning}"));
+    }
+    Ok(())
+}
+
+/// Threads, signals and progress of a run.
+///
+/// # Errors
+/// [`ErrorKind::System`](zheng17_core::ErrorKind::System) if the system refuses to tell of signals.
+pub(crate) fn context(threads: Option<NonZeroUsize>, quiet: bool) -> Result<Context> {
+    let mut ctx =
+        Context { cancel: terminal::stop_on_signals()?, progress: terminal::progress(quiet), ..Context::default() };
+    if let Some(threads) = threads.or_else(|| available_parallelism().ok()) {
+        ctx.threads = threads;
+    }
+    Ok(ctx)
+}
+
+/// What is to be done, from file to file.
+pub(crate) struct Job<'a> {
+    pub(crate) input: &'a Path,
+    pub(crate) options: OpenOptions,
+    pub(crate) params: Params,
+    pub(crate) backend: &'a str,
+    pub(crate) output: &'a Path,
+    pub(crate) write_x: WriteX,
+    pub(crate) gene_table: Option<&'a Path>,
+    pub(crate) force: bool,
+}
+
+impl Job<'_> {
+    /// Does it.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub(crate) fn execute(&self, ctx: &Context) -> Result<Finished> {
+        let started = Instant::now();
+        let inputs = [self.input.to_owned()];
+        self.params.check()?;
+        self.check_outputs(&inputs)?;
+        let backend = zheng17::registry()?.create(self.backend)?;
+        let dataset = zheng17_io::open(self.input, &self.options)?;
+        let backend_name = backend.capabilities().name.clone();
+        let outcome = recipe::run(Arc::new(backend), Arc::clone(&dataset.source), &self.params, ctx)?;
+
+        let table = match self.gene_table {
+            None => None,
+            Some(path) => {
+                let mut file = TemporaryFile::create(path, &inputs, self.force)?;
+                gene_table::write(&mut file, &dataset.var.index, &outcome.result)?;
+                Some(file)
+            }
+        };
+        let options = CreateOptions { force: self.force, inputs: &inputs, compression: Compression::None };
+        let mut notes = dataset.notes.clone();
+        let written = result_file::write(self.output, &options, &dataset, &outcome, self.write_x, &backend_name, ctx)?;
+        notes.extend(written.notes);
+        // Both files are complete; what follows only gives them their names.
+        notes.extend(written.writer.finish()?);
+        if let Some(file) = table {
+            file.finish()?;
+        }
+        Ok(Finished { dataset, outcome, backend: backend_name, notes, time: started.elapsed() })
+    }
+
+    /// Before any work: whether the outputs could be written at all.
+    fn check_outputs(&self, inputs: &[PathBuf]) -> Result<()> {
+        write::check_output(self.output, inputs, self.force)?;
+        if let Some(path) = self.gene_table {
+            write::check_output(path, inputs, self.force)?;
+            if path == self.output {
+                return Err(Error::usage("the gene table and the output are the same file").at(path.display()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A run that succeeded.
+pub(crate) struct Finished {
+    pub(crate) dataset: Dataset,
+    pub(crate) outcome: Outcome<AnyBackend>,
+    backend: String,
+    notes: Vec<String>,
+    time: Duration,
+}
+
+impl Finished {
+    /// What a user should know about the run.
+    fn warnings(&self) -> Vec<String> {
+        let of_file = self.dataset.logged.then(|| {
+            let location = &self.dataset.matrix.location;
+            format!("the file says that {location} was logarithmised (uns/log1p); the recipe expects counts")
+        });
+        of_file.into_iter().chain(self.outcome.result.warnings.iter().map(ToString::to_string)).collect()
+    }
+
+    /// What a user wants to know at the end.
+    pub(crate) fn as_text(&self, job: &Job<'_>) -> String {
+        let result = &self.outcome.result;
+        let mut text = format!("{} ({})\n", self.dataset.path.display(), self.dataset.format);
+        let mut line = |what: &str, value: String| {
+            // Writing to a string can't fail.
+            let _ = writeln!(text, "  {what:<14} {value}");
+        };
+        let dropped = result.shape.n_cells - result.cells.len();
+        let kept = if dropped == 0 { String::new() } else { format!(", {} kept", count(result.cells.len())) };
+        line("cells", format!("{}{kept}", count(result.shape.n_cells)));
+        line(
+            "genes",
+            format!(
+                "{}, {} kept (with counts), {} selected (most variable)",
+                count(result.shape.n_genes),
+                count(result.kept_genes.len()),
+                count(result.selected.len())
+            ),
+        );
+        line("target sum", format!("{} counts a cell (the median)", result.target_sum));
+        if let Some(pca) = &result.pca {
+            let share = 100.0 * pca.variance_ratios.iter().sum::<f64>();
+            line("components", format!("{}, with {share:.1} % of the variance", pca.n_components));
+        }
+        line("recipe", format!("{}, backend {}", result.params.version.name, self.backend));
+        line("time", seconds(self.time));
+        if let Some(peak) = peak_memory() {
+            line("peak memory", bytes(peak));
+        }
+        line("output", job.output.display().to_string());
+        if let Some(path) = job.gene_table {
+            line("gene table", path.display().to_string());
+        }
+        text
+    }
+
+    fn as_json(&self, job: &Job<'_>) -> Value {
+        let result = &self.outcome.result;
+        json!({
+            "input": self.dataset.path.display().to_string(),
+            "format": self.dataset.format.to_string(),
+            "output": job.output.display().to_string(),
+            "gene_table": job.gene_table.map(|path| path.display().to_string()),
+            "recipe_version": result.params.version.name,
+            "backend": self.backend,
+            "n_cells": result.shape.n_cells,
+            "n_kept_cells": result.cells.len(),
+            "n_genes": result.shape.n_genes,
+            "n_kept_genes": result.kept_genes.len(),
+            "n_selected_genes": result.selected.len(),
+            "target_sum": result.target_sum,
+            "hvg_target_sum": result.hvg_target_sum,
+            "n_components": result.pca.as_ref().map(|pca| pca.n_components),
+            "summary_sha256": result.digest,
+            "seconds": self.time.as_secs_f64(),
+            "peak_memory_bytes": peak_memory(),
+            "warnings": self.warnings(),
+            "notes": self.notes,
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! What the program says and how: text on standard output, progress on standard error, and signals that stop it.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use zheng17_core::context::{CancelToken, NoProgress, Progress};
+use zheng17_core::{Error, Result};
+
+/// How long a run that was asked to stop may take to reach the end of a chunk.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Writes to standard output. A reader that has gone, as in `zheng17 … | head`, is no error.
+pub(crate) fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::system("can't write to standard output").with_source(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a line to standard error. If that is gone too, nobody is left to tell.
+pub(crate) fn complain(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// A number with its thousands set apart: 1,306,127.
+pub(crate) fn grouped(number: impl Into<u128>) -> String {
+    let digits = number.into().to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A number of things, grouped.
+pub(crate) fn count(n: usize) -> String {
+    grouped(n as u64)
+}
+
+/// Bytes in the unit that fits.
+pub(crate) fn bytes(n: u64) -> String {
+    const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
+    if n < 1000 {
+        return format!("{n} bytes");
+    }
+    let mut size = n as f64 / 1000.0;
+    let mut unit = 0;
+    while size >= 999.5 && unit + 1 < UNITS.len() {
+        size /= 1000.0;
+        unit += 1;
+    }
+    let digits = usize::from(size < 10.0);
+    format!("{size:.digits$} {}", UNITS[unit])
+}
+
+/// A span of time for people.
+pub(crate) fn seconds(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 100.0 {
+        format!("{seconds:.1} s")
+    } else {
+        format!("{} min {:02} s", time.as_secs() / 60, time.as_secs() % 60)
+    }
+}
+
+/// The most memory that this process has had at a time, in bytes, where the system tells.
+pub(crate) fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// Stops the run on Ctrl-C, SIGTERM and SIGHUP: through the token at the next chunk, or, after a while or a second signal, at
+/// once. Unfinished files go away either way.
+///
+/// # Errors
+/// [`ErrorKind::System`](zheng17_core::ErrorKind::System) if the system refuses.
+pub(crate) fn stop_on_signals() -> Result<CancelToken> {
+    let token = CancelToken::default();
+    let handed = token.clone();
+    let handler = move || {
+        if handed.is_cancelled() {
+            stop_now();
+        }
+        handed.cancel();
+        // Another thread waits, so that this one can take a second signal.
+        std::thread::spawn(|| {
+            std::thread::sleep(GRACE);
+            stop_now();
+        });
+    };
+    ctrlc::set_handler(handler).map_err(|error| Error::system("can't listen for signals").with_source(error))?;
+    Ok(token)
+}
+
+fn stop_now() -> ! {
+    zheng17_io::write::remove_all_temporaries();
+    complain(format_args!("error: {}", Error::cancelled()));
+    std::process::exit(i32::from(zheng17_core::ErrorKind::Cancelled.exit_code()))
+}
+
+/// A progress bar, if standard error is a terminal and nobody asked for quiet.
+pub(crate) fn progress(quiet: bool) -> Arc<dyn Progress> {
+    if quiet || !std::io::stderr().is_terminal() { Arc::new(NoProgress) } else { Arc::new(Bar::new()) }
+}
+
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+        let template = "{msg:28} {bar:30} {human_pos}/{human_len} cells, {elapsed} gone, {eta} to go";
+        // The template is constant; if a later indicatif refuses it, its default still shows progress.
+        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self(bar)
+    }
+}
+
+impl Progress for Bar {
+    fn start(&self, pass: &str, n_cells: usize) {
+        self.0.reset();
+        self.0.set_length(n_cells as u64);
+        self.0.set_message(pass.to_owned());
+    }
+
+    fn advance(&self, n_cells: usize) {
+        self.0.inc(n_cells as u64);
+    }
+
+    fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!([0_u64, 999, 1000, 1_306_127].map(grouped), ["0", "999", "1,000", "1,306,127"]);
+        let sizes = [999, 1000, 9_949, 62_000, 999_400, 999_600, 1_500_000_000].map(bytes);
+        assert_eq!(sizes, ["999 bytes", "1.0 kB", "9.9 kB", "62 kB", "999 kB", "1.0 MB", "1.5 GB"]);
+        assert_eq!(seconds(Duration::from_millis(1_234)), "1.2 s");
+        assert_eq!(seconds(Duration::from_secs(125)), "2 min 05 s");
+    }
+}
