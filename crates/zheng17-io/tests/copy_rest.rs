@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use zheng17_core::Context;
-use zheng17_core::matrix::{CsrBuffer, ValueKind};
+use zheng17_core::matrix::{CsrBuffer, ValueKind, ValuesRef};
 use zheng17_io::table::Table;
 use zheng17_io::write::{CreateOptions, H5adWriter, Place, copy_rest};
 use zheng17_io::{OpenOptions, open};
@@ -98,6 +98,34 @@ fn raw_layers_and_all_else_stay_with_their_cells_and_genes() {
         let steps = [every_cell.to_string(), every_gene.to_string()];
         run(&python, &["check", input.to_str().expect("path"), output.to_str().expect("path"), &steps[0], &steps[1]]);
     }
+}
+
+#[test]
+fn what_is_damaged_is_left_out_whole_and_named() {
+    let Some(python) = python("what_is_damaged_is_left_out_whole_and_named") else { return };
+    let folder = tempfile::tempdir().expect("folder");
+    let (input, output) = (folder.path().join("in.h5ad"), folder.path().join("out.h5ad"));
+    run(&python, &["make_damaged", input.to_str().expect("path")]);
+    let dataset = open(&input, &OpenOptions::default()).expect("open");
+    let genes: Vec<usize> = (0..dataset.var.n_rows()).step_by(2).collect();
+    let mut writer = H5adWriter::create(&output, &CreateOptions::default()).expect("create");
+    writer.write_obs(&dataset.obs).expect("obs");
+    writer.write_var(&dataset.var.select(&genes)).expect("var");
+    let n_cells = dataset.obs.n_rows();
+    let mut umap = writer.dense(Place::Obsm("X_umap"), n_cells, 2, ValueKind::F32).expect("start");
+    umap.push(ValuesRef::F32(&vec![0.0; n_cells * 2])).expect("push");
+    umap.finish().expect("finish");
+    writer.write_uns("texts", &"ours".into()).expect("uns");
+    let notes = copy_rest(&dataset, None, &genes, &mut writer, &Context::default()).expect("copy");
+    writer.finish().expect("finish");
+    for left_out in
+        ["raw", "obsm/cube", "obsm/short", "layers/by_genes", "layers/counts", "uns/odd", "uns/table_of_texts"]
+    {
+        let start = format!("{left_out} was left out: ");
+        assert_eq!(notes.iter().filter(|note| note.starts_with(&start)).count(), 1, "{left_out}: {notes:#?}");
+    }
+    assert_eq!(notes.len(), 7, "{notes:#?}");
+    run(&python, &["check_damaged", input.to_str().expect("path"), output.to_str().expect("path")]);
 }
 
 #[test]

@@ -242,6 +242,31 @@ fn scanpy_goes_on_from_an_embedding_without_x() {
 }
 
 #[test]
+fn as_many_columns_as_anndata_can_have_and_no_more() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("wide.h5ad");
+    let mut obs = Table::from_index("_index", names("c", 2));
+    for column in 0..4000 {
+        obs.set(format!("column {column}"), ColumnData::Numbers(Numbers::I32(vec![column, -column])));
+    }
+    let mut writer = H5adWriter::create(&path, &CreateOptions::default()).expect("create");
+    writer.write_obs(&obs).expect("obs");
+    writer.write_var(&Table::from_index("_index", names("g", 1))).expect("var");
+    writer.finish().expect("finish");
+    if let Some(python) = python("as_many_columns_as_anndata_can_have_and_no_more") {
+        check(&python, &["wide", path.to_str().expect("path"), "4000"]);
+    }
+
+    for column in 4000..4100 {
+        obs.set(format!("column {column}"), ColumnData::Numbers(Numbers::I32(vec![column, -column])));
+    }
+    let options = CreateOptions { force: true, ..CreateOptions::default() };
+    let mut writer = H5adWriter::create(&path, &options).expect("create");
+    let error = writer.write_obs(&obs).expect_err("no room for their names");
+    assert!(error.to_string().starts_with("attribute column-order of obs: 4100 values"), "{error}");
+}
+
+#[test]
 fn anndata_reads_empty_matrices() {
     let Some(python) = python("anndata_reads_empty_matrices") else { return };
     let folder = tempfile::tempdir().expect("folder");

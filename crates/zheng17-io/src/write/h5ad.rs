@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use zheng17_core::error::{Error, Result, ResultExt};
+use zheng17_core::error::{Error, Result};
 use zheng17_core::matrix::{CsrView, ValueKind, ValuesRef};
 
 use super::array::{ArraySpec, ArrayWriter, Compression, Element, SharedSink, push_row_ends};
@@ -108,7 +108,7 @@ impl H5adWriter {
     pub fn create(path: &Path, options: &CreateOptions<'_>) -> Result<Self> {
         options.compression.check()?;
         let temporary = TemporaryFile::create(path, options.inputs, options.force)?;
-        let sink = SharedSink::new(RustHdf5Sink::create(temporary.path()).at(|| path.display())?);
+        let sink = SharedSink::new(RustHdf5Sink::create(temporary.path(), path.display().to_string())?);
         let writer = Self {
             sink,
             temporary,
@@ -122,7 +122,7 @@ impl H5adWriter {
             uns: Names::default(),
             notes: Vec::new(),
         };
-        writer.start().at(|| path.display())?;
+        writer.start()?;
         Ok(writer)
     }
 

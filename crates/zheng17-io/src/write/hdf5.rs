@@ -113,6 +113,28 @@ pub(crate) enum Attribute<'a> {
     Numbers(&'a Numbers),
 }
 
+/// Bytes that an attribute may have: 65535 less what describes it.
+const ATTRIBUTE_ROOM: usize = 65_000;
+/// Bytes of a text in an attribute: where it is in the file's heap.
+const TEXT_PLACE: usize = 16;
+
+impl Attribute<'_> {
+    /// Refuses what an attribute has no room for. The library would find it only when the file is closed.
+    fn check_room(&self) -> Result<()> {
+        let (n_values, size) = match self {
+            Self::Text(_) | Self::Bool(_) | Self::Number(_) => (1, TEXT_PLACE),
+            Self::Texts(texts) => (texts.len(), TEXT_PLACE),
+            Self::Bools(flags) => (flags.len(), 1),
+            Self::Numbers(numbers) => (numbers.len(), size_of::<f64>()),
+        };
+        if n_values * size > ATTRIBUTE_ROOM {
+            let message = format!("{n_values} values; an HDF5 attribute has room for {}", ATTRIBUTE_ROOM / size);
+            return Err(Error::unsupported(message));
+        }
+        Ok(())
+    }
+}
+
 /// A dataset of a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DatasetId(usize);
@@ -156,6 +178,8 @@ pub(crate) trait Hdf5Sink: Send {
 
 /// [`Hdf5Sink`] by the crate rust-hdf5.
 pub(crate) struct RustHdf5Sink {
+    /// What errors call the file.
+    output: String,
     /// `None` once closed.
     file: Option<H5File>,
     groups: HashMap<String, H5Group>,
@@ -169,11 +193,18 @@ struct OpenDataset {
 }
 
 impl RustHdf5Sink {
-    /// Makes an empty file, replacing what is there. The caller holds the lock on it.
-    pub(crate) fn create(path: &Path) -> Result<Self> {
-        let file = H5File::options().no_locking().libver(LibverBound::Earliest).create(path).map_err(failed)?;
-        let groups = HashMap::from([(String::new(), file.root_group())]);
-        Ok(Self { file: Some(file), groups, datasets: Vec::new() })
+    /// Makes an empty file, replacing what is there. The caller holds the lock on it. `output` is what errors call it.
+    pub(crate) fn create(path: &Path, output: String) -> Result<Self> {
+        let mut sink = Self { output, file: None, groups: HashMap::new(), datasets: Vec::new() };
+        let options = H5File::options().no_locking().libver(LibverBound::Earliest);
+        let file = options.create(path).map_err(sink.failed())?;
+        sink.groups.insert(String::new(), file.root_group());
+        sink.file = Some(file);
+        Ok(sink)
+    }
+
+    fn failed(&self) -> impl Fn(Hdf5Error) -> Error + '_ {
+        |error| Error::system(format!("can't write {}", self.output)).with_source(error)
     }
 
     /// The group that holds `path`, and the last part of it.
@@ -197,19 +228,17 @@ fn stored_flags(flags: &[bool]) -> Vec<HBool> {
     flags.iter().map(|&flag| HBool::from(flag)).collect()
 }
 
-fn failed(error: Hdf5Error) -> Error {
-    Error::system("can't write HDF5").with_source(error)
-}
-
 impl Hdf5Sink for RustHdf5Sink {
     fn create_group(&mut self, path: &str) -> Result<()> {
         let (parent, name) = self.parent(path)?;
-        let group = parent.create_group(name).map_err(failed).at(|| path)?;
+        let group = parent.create_group(name).map_err(self.failed()).at(|| path)?;
         self.groups.insert(path.to_string(), group);
         Ok(())
     }
 
     fn set_group_attribute(&mut self, path: &str, name: &str, value: Attribute<'_>) -> Result<()> {
+        let place = || format!("attribute {name} of {path}");
+        value.check_room().at(place)?;
         let group = self.groups.get(path).ok_or_else(|| Error::internal(format!("no group {path}")))?;
         match value {
             Attribute::Text(text) => group.set_attr_string(name, text),
@@ -223,8 +252,8 @@ impl Hdf5Sink for RustHdf5Sink {
             }),
             Attribute::Numbers(numbers) => with_numbers!(numbers, |v| group.set_attr_array_numeric(name, v)),
         }
-        .map_err(failed)
-        .at(|| format!("attribute {name} of {path}"))
+        .map_err(self.failed())
+        .at(place)
     }
 
     fn create_dataset(&mut self, path: &str, spec: &DatasetSpec) -> Result<DatasetId> {
@@ -247,7 +276,7 @@ impl Hdf5Sink for RustHdf5Sink {
             }
             builder = builder.filter_pipeline(FilterPipeline { filters });
         }
-        let handle = builder.create(name).map_err(failed).at(|| path)?;
+        let handle = builder.create(name).map_err(self.failed()).at(|| path)?;
         Ok(self.add(handle, path, !spec.filters.is_empty()))
     }
 
@@ -260,7 +289,7 @@ impl Hdf5Sink for RustHdf5Sink {
         } else {
             parent.write_vlen_strings(name, texts)
         }
-        .map_err(failed)
+        .map_err(self.failed())
         .at(|| path)?;
         Ok(self.add(handle, path, false))
     }
@@ -281,17 +310,22 @@ impl Hdf5Sink for RustHdf5Sink {
         let shape: Vec<usize> = length.into_iter().collect();
         let (parent, name) = self.parent(path)?;
         let records = DatatypeMessage::Compound { size, members };
-        let handle =
-            parent.new_dataset::<u8>().datatype(records).shape(shape).create(name).map_err(failed).at(|| path)?;
+        let handle = parent
+            .new_dataset::<u8>()
+            .datatype(records)
+            .shape(shape)
+            .create(name)
+            .map_err(self.failed())
+            .at(|| path)?;
         if !bytes.is_empty() {
-            handle.write_raw_bytes(bytes).map_err(failed).at(|| path)?;
+            handle.write_raw_bytes(bytes).map_err(self.failed()).at(|| path)?;
         }
         Ok(self.add(handle, path, false))
     }
 
     fn create_nothing(&mut self, path: &str) -> Result<DatasetId> {
         let (parent, name) = self.parent(path)?;
-        let handle = parent.new_dataset::<f32>().null().create(name).map_err(failed).at(|| path)?;
+        let handle = parent.new_dataset::<f32>().null().create(name).map_err(self.failed()).at(|| path)?;
         Ok(self.add(handle, path, false))
     }
 
@@ -306,12 +340,14 @@ impl Hdf5Sink for RustHdf5Sink {
         } else {
             Ok(())
         }
-        .map_err(failed)
+        .map_err(self.failed())
         .at(|| path)
     }
 
     fn set_attribute(&mut self, dataset: DatasetId, name: &str, value: Attribute<'_>) -> Result<()> {
         let OpenDataset { handle, path, .. } = self.dataset(dataset)?;
+        let place = || format!("attribute {name} of {path}");
+        value.check_room().at(place)?;
         match value {
             Attribute::Text(text) => {
                 handle.new_attr::<rust_hdf5::VarLenUnicode>().shape(()).create(name).and_then(|a| a.write_string(text))
@@ -339,32 +375,32 @@ impl Hdf5Sink for RustHdf5Sink {
                 .create(name)
                 .and_then(|a| a.write_array(v))),
         }
-        .map_err(failed)
-        .at(|| format!("attribute {name} of {path}"))
+        .map_err(self.failed())
+        .at(place)
     }
 
     fn write_whole(&mut self, dataset: DatasetId, bytes: &[u8]) -> Result<()> {
         let OpenDataset { handle, path, .. } = self.dataset(dataset)?;
-        handle.write_raw_bytes(bytes).map_err(failed).at(|| path)
+        handle.write_raw_bytes(bytes).map_err(self.failed()).at(|| path)
     }
 
     fn write_chunk(&mut self, dataset: DatasetId, number: usize, stored: &[u8]) -> Result<()> {
         let OpenDataset { handle, path, filtered } = self.dataset(dataset)?;
         if *filtered { handle.write_chunk_raw(number, stored, 0) } else { handle.write_chunk(number, stored) }
-            .map_err(failed)
+            .map_err(self.failed())
             .at(|| path)
     }
 
     fn set_shape(&mut self, dataset: DatasetId, shape: &[usize]) -> Result<()> {
         let OpenDataset { handle, path, .. } = self.dataset(dataset)?;
-        handle.set_extent(shape).map_err(failed).at(|| path)
+        handle.set_extent(shape).map_err(self.failed()).at(|| path)
     }
 
     fn close(&mut self) -> Result<()> {
         self.datasets.clear();
         self.groups.clear();
         match self.file.take() {
-            Some(file) => file.close_no_sync().map_err(failed),
+            Some(file) => file.close_no_sync().map_err(self.failed()),
             None => Ok(()),
         }
     }

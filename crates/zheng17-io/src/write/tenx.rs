@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zheng17_core::error::{Error, Result, ResultExt};
+use zheng17_core::error::{Error, Result};
 use zheng17_core::matrix::{CsrView, ValuesRef};
 use zheng17_core::with_values;
 
@@ -70,7 +70,7 @@ impl TenxWriter {
             return Err(Error::unsupported("10x files have at most 2147483647 cells and genes").at(path.display()));
         }
         let temporary = TemporaryFile::create(path, options.inputs, options.force)?;
-        let sink = SharedSink::new(RustHdf5Sink::create(temporary.path()).at(|| path.display())?);
+        let sink = SharedSink::new(RustHdf5Sink::create(temporary.path(), path.display().to_string())?);
         let part = |name: &str, stored| {
             let path = format!("matrix/{name}");
             ArrayWriter::new(sink.clone(), numbers_spec(path, stored))
@@ -78,7 +78,7 @@ impl TenxWriter {
         let mut indptr = part("indptr", i64::STORED)?;
         indptr.push(&[0_i64])?;
         let (data, indices) = (part("data", i32::STORED)?, part("indices", i64::STORED)?);
-        write_head(&sink, barcodes, features).at(|| path.display())?;
+        write_head(&sink, barcodes, features)?;
         Ok(Self {
             sink,
             temporary,

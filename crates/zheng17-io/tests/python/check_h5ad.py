@@ -143,6 +143,12 @@ def shape(path, n_cells, n_genes):
     assert list(adata.obs.columns) == [] and list(adata.var.columns) == []
 
 
+def wide(path, n_columns):
+    obs = anndata.read_h5ad(path).obs
+    assert list(obs.columns) == [f"column {at}" for at in range(int(n_columns))]
+    equal(obs.to_numpy()[1], -np.arange(int(n_columns)))
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore", UserWarning)
     warnings.simplefilter("ignore", FutureWarning)

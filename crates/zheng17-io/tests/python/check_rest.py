@@ -63,6 +63,35 @@ def make(path):
         file["raw/X"].attrs["flags"] = np.array([True, False])
 
 
+def make_damaged(path):
+    """Like the other, with faults that show only after a part was copied."""
+    make(path)
+    with h5py.File(path, "r+") as file:
+        file["layers/by_genes/indices"][-1] = N_CELLS
+        file["layers/counts/indptr"][3] = 0
+        file["raw/var"]["texts"] = np.array([[b"a", b"b"]] * N_RAW)
+        odd = file["uns"].create_group("odd")
+        odd.attrs["encoding-type"] = "something new"
+        odd["a"] = [1, 2, 3]
+        odd["b"] = np.array([[b"a", b"b"]])
+        file["obsm/short"] = np.zeros((N_CELLS - 1, 2))
+
+
+def check_damaged(before, after):
+    del before
+    found = anndata.read_h5ad(after)
+    assert set(members(found, "layers")) == {"dense", "dense_half", "flags"}
+    assert found.raw is None and "odd" not in found.uns and "neighbors" in found.uns
+    assert "short" not in found.obsm
+    # What the writer had already was not replaced.
+    np.testing.assert_array_equal(found.obsm["X_umap"], np.zeros((N_CELLS, 2)))
+    assert found.uns["texts"] == "ours"
+    with h5py.File(after) as file:
+        everything = []
+        file.visit(everything.append)
+        assert not any(name.startswith(("raw", "layers/counts", "layers/by_genes", "uns/odd")) for name in everything)
+
+
 def members(adata, part):
     # Since anndata 0.13 the layer None is X.
     return {key: value for key, value in getattr(adata, part).items() if key is not None}
