@@ -140,7 +140,7 @@ fn read_column(file: &dyn Hdf5File, path: &str) -> Result<ColumnData> {
 fn read_plain(file: &dyn Hdf5File, path: &str) -> Result<ColumnData> {
     let n_dimensions = file.dataset(path)?.info().shape.len();
     if n_dimensions != 1 {
-        return Err(Error::unsupported(format!("a column of {n_dimensions} dimensions")).at(path));
+        return Err(Error::unsupported(format!("number of dimensions: {n_dimensions} instead of 1")).at(path));
     }
     column_of(read_all(file, path)?).at(|| path)
 }

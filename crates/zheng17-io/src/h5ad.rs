@@ -99,7 +99,7 @@ fn stored_matrix(file: &dyn Hdf5File, location: String) -> Result<StoredMatrix> 
 pub(crate) fn layout_and_shape(file: &dyn Hdf5File, location: &str) -> Result<(Layout, Shape)> {
     let shape_of = |lengths: &[u64]| match lengths {
         &[n_cells, n_genes] => Ok(Shape { n_cells: n_cells as usize, n_genes: n_genes as usize }),
-        other => Err(Error::input(format!("{} dimensions instead of 2", other.len()))),
+        other => Err(Error::input(format!("number of dimensions: {} instead of 2", other.len()))),
     };
     let encoding = text_attribute(file, location, "encoding-type")?;
     if file.kind(location)? == Some(NodeKind::Dataset) {

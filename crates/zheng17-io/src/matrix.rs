@@ -107,15 +107,16 @@ impl StoredMatrix {
         let (data, indices, pointers) = (dataset("data")?, dataset("indices")?, dataset("indptr")?);
         for part in [&data, &indices, &pointers] {
             if part.info().shape.len() != 1 {
-                return Err(
-                    Error::input(format!("{} dimensions instead of 1", part.info().shape.len())).at(&part.info().path)
-                );
+                return Err(Error::input(format!("number of dimensions: {} instead of 1", part.info().shape.len()))
+                    .at(&part.info().path));
             }
         }
         let (n_entries, n_indices) = (data.info().n_rows(), indices.info().n_rows());
         if n_entries != n_indices {
             return Err(Error::input(format!("{n_indices} indices for {n_entries} values")).at(&location));
         }
+        data.check_written()?;
+        indices.check_written()?;
         let n_major = if self.layout == Layout::Csc { self.shape.n_genes } else { self.shape.n_cells };
         let indptr = pointers
             .read(0..pointers.info().n_rows())?
@@ -125,10 +126,7 @@ impl StoredMatrix {
                     check_row_pointers(0, &indptr, 0, n_entries)?;
                     Ok(indptr)
                 } else {
-                    Err(Error::input(format!(
-                        "{} pointers for {n_major} rows; one more than rows is due",
-                        indptr.len()
-                    )))
+                    Err(Error::input(format!("{} pointers, but {} are due", indptr.len(), n_major as u64 + 1)))
                 }
             })
             .at(|| &pointers.info().path)?;

@@ -76,7 +76,10 @@ pub(crate) fn open_v3(opened: Opened<'_>, options: &OpenOptions) -> Result<Datas
         if has_it.is_empty() {
             return Err(Error::usage(match types.as_slice() {
                 [] => format!("features of type {wanted:?} were asked for, but this file has no types"),
-                types => format!("there are no features of type {wanted:?}; there are {}", types.join(", ")),
+                types => format!(
+                    "there are no features of type {wanted:?}; choose with --feature-type: {}",
+                    types.join(", ")
+                ),
             }));
         }
         let before = kept.clone();

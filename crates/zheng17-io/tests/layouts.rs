@@ -1,4 +1,5 @@
-//! Files in many layouts of HDF5, written by h5py and anndata, hold for us what they hold for Python.
+//! Files in many layouts of HDF5 hold for us what they hold for Python: a few that are kept here, and, where Python is given,
+//! hundreds that it writes, and all real files.
 
 mod common;
 
@@ -6,14 +7,11 @@ use std::path::Path;
 
 use common::{dump, first_difference, open_and_read, run_python};
 use zheng17_io::{FeatureTypes, OpenOptions};
+use zheng17_test_support as support;
 
-/// Runs a script that fills a folder with files and a list, and compares each with its text.
-fn compare_all(python: &Path, script: &str, arguments: &[&Path], at_least: usize) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut all = vec![folder.path()];
-    all.extend(arguments);
-    run_python(python, script, &all);
-    let list = std::fs::read_to_string(folder.path().join("list.tsv")).expect("the script wrote a list");
+/// Compares every file that a folder's list names with the text beside it.
+fn compare_all(folder: &Path, at_least: usize) {
+    let list = std::fs::read_to_string(folder.join("list.tsv")).expect("a list of files");
     let mut complaints = Vec::new();
     let mut n_compared = 0;
     for line in list.lines() {
@@ -30,9 +28,8 @@ fn compare_all(python: &Path, script: &str, arguments: &[&Path], at_least: usize
                 named => FeatureTypes::Named(named.to_owned()),
             },
         };
-        let expected =
-            std::fs::read_to_string(folder.path().join(format!("{key}.expected"))).expect("an expected text");
-        let complaint = match open_and_read(&folder.path().join(name), &options) {
+        let expected = std::fs::read_to_string(folder.join(format!("{key}.expected"))).expect("an expected text");
+        let complaint = match open_and_read(&folder.join(name), &options) {
             Ok((dataset, whole)) => first_difference(&dump(&dataset, &whole), &expected),
             Err(error) => Some(error.to_string()),
         };
@@ -44,16 +41,23 @@ fn compare_all(python: &Path, script: &str, arguments: &[&Path], at_least: usize
 }
 
 #[test]
+fn layouts_that_are_kept_here() {
+    compare_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/layouts"), 40);
+}
+
+#[test]
 fn layouts_made_by_h5py_and_anndata() {
-    let Some(python) = zheng17_test_support::python("layouts_made_by_h5py_and_anndata") else { return };
-    compare_all(&python, "layouts.py", &[], 400);
+    let Some(python) = support::python("layouts_made_by_h5py_and_anndata") else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    run_python(&python, "layouts.py", &[folder.path()]);
+    compare_all(folder.path(), 400);
 }
 
 #[test]
 fn real_files_as_anndata_and_scanpy_read_them() {
     let test = "real_files_as_anndata_and_scanpy_read_them";
-    let (Some(python), Some(shared)) = (zheng17_test_support::python(test), zheng17_test_support::shared(test)) else {
-        return;
-    };
-    compare_all(&python, "real.py", &[&shared], 40);
+    let (Some(python), Some(shared)) = (support::python(test), support::shared(test)) else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    run_python(&python, "real.py", &[folder.path(), &shared]);
+    compare_all(folder.path(), 40);
 }

@@ -105,7 +105,7 @@ impl Chunks {
         debug_assert!(rows.end <= self.n_rows, "callers check their ranges");
         let across = self.row_length.div_ceil(self.chunk_columns);
         let bands = rows.start / self.chunk_rows..=(rows.end - 1) / self.chunk_rows;
-        self.check_written(&rows, *bands.start() * across..(*bands.end() + 1) * across)?;
+        self.check_mostly_written(&rows, *bands.start() * across..(*bands.end() + 1) * across)?;
         let row_bytes = self.row_length as usize * self.element_size;
         let mut out = Vec::new();
         for band in bands {
@@ -145,8 +145,18 @@ impl Chunks {
         Ok(out)
     }
 
-    /// An error if nearly everything that would be read was never written.
-    fn check_written(&self, rows: &Range<u64>, chunks: Range<u64>) -> Result<()> {
+    /// An error if a chunk was never written.
+    pub(super) fn check_written(&self) -> Result<()> {
+        let across = self.row_length.div_ceil(self.chunk_columns);
+        let n_chunks = self.n_rows.div_ceil(self.chunk_rows).saturating_mul(across);
+        match n_chunks - self.places.len() as u64 {
+            0 => Ok(()),
+            missing => Err(Error::input(format!("{missing} of {n_chunks} chunks were never written"))),
+        }
+    }
+
+    /// An error if a read would mostly make up what was never written.
+    fn check_mostly_written(&self, rows: &Range<u64>, chunks: Range<u64>) -> Result<()> {
         let position = |chunk: u64| self.places.partition_point(|place| place.0 < chunk) as u64;
         let written = position(chunks.end) - position(chunks.start);
         let missing = (chunks.end - chunks.start).saturating_sub(written);

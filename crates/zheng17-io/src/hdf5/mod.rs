@@ -46,6 +46,10 @@ pub(crate) trait Hdf5Dataset: Send + Sync {
     /// # Behavior
     /// - Ranges that move forward decode each stored chunk about once, whatever their lengths.
     fn read(&self, rows: Range<u64>) -> Result<Array>;
+
+    /// An error if some of its values were never written, so that reading gives the fill value. Headers may claim any size;
+    /// whoever collects what was read asks this first.
+    fn check_written(&self) -> Result<()>;
 }
 
 /// Opens a file that has the HDF5 signature.
@@ -116,7 +120,8 @@ impl Array {
     /// What it holds, for messages.
     pub(crate) fn describe(&self) -> &str {
         match self {
-            Self::Numbers(_) => "numbers",
+            Self::Numbers(Numbers::F32(_) | Numbers::F64(_)) => "real numbers",
+            Self::Numbers(_) => "whole numbers",
             Self::Bools(_) => "truth values",
             Self::Strings(_) => "texts",
             Self::Records(_) => "records",
@@ -150,7 +155,6 @@ impl Array {
             Self::Numbers(Numbers::U16(v)) => whole(&v),
             Self::Numbers(Numbers::U32(v)) => whole(&v),
             Self::Numbers(Numbers::U64(v)) => Ok(v),
-            Self::Numbers(_) => Err(Error::input("whole numbers are expected here, but these are floats")),
             other => Err(Error::input(format!("whole numbers are expected here, but these are {}", other.describe()))),
         }
     }

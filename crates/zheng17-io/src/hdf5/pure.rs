@@ -14,6 +14,7 @@ use hdf5_reader::messages::HdfMessage;
 use hdf5_reader::messages::datatype::{Datatype, StringPadding, StringSize, VarLenKind};
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use hdf5_reader::messages::layout::{ChunkIndexing, DataLayout};
+use hdf5_reader::messages::link::LinkTarget;
 use hdf5_reader::{ByteOrder, Dataset, FileStorage, FilterRegistry, Hdf5File as Reader};
 use zheng17_core::error::ResultExt as _;
 use zheng17_core::{Error, Result};
@@ -81,6 +82,19 @@ impl PureFile {
         };
         element.decode(raw, &|_| Err(Error::input("text without a place in the file's heap")))
     }
+
+    /// Whether a path is a link to another file. Groups of so many children that their links stand outside the header are
+    /// not looked through.
+    fn links_elsewhere(&self, path: &str) -> bool {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let header = self.reader.group(parent).and_then(|group| self.reader.get_or_parse_header(group.address()));
+        header.is_ok_and(|header| {
+            header.messages.iter().any(|message| match message {
+                HdfMessage::Link(link) => link.name == name && matches!(link.target, LinkTarget::External { .. }),
+                _ => false,
+            })
+        })
+    }
 }
 
 fn place(path: &str) -> &str {
@@ -113,6 +127,9 @@ impl Hdf5File for PureFile {
         }
         match self.reader.dataset(path) {
             Ok(_) => Ok(Some(NodeKind::Dataset)),
+            Err(error) if missing(&error) && self.links_elsewhere(path) => {
+                Err(Error::unsupported("it is a link to another file").at(path))
+            }
             Err(error) if missing(&error) => Ok(None),
             Err(error) => Err(from_reader(error).at(path)),
         }
@@ -302,6 +319,16 @@ impl Hdf5Dataset for PureDataset {
                 .decode(&raw, &|reference| self.dataset.resolve_vlen_reference_bytes(reference, 1).map_err(from_reader))
         };
         read().at(|| &self.info.path)
+    }
+
+    fn check_written(&self) -> Result<()> {
+        match &self.place {
+            Place::Compact(_) | Place::Contiguous(_) => Ok(()),
+            Place::Unwritten(_) if self.info.shape.contains(&0) => Ok(()),
+            Place::Unwritten(_) => Err(Error::input("its values were never written")),
+            Place::Chunked(chunks) => chunks.check_written(),
+        }
+        .at(|| &self.info.path)
     }
 }
 

@@ -66,7 +66,7 @@ fn dump_matrix(whole: &CsrBuffer, out: &mut String) {
         for entries in entries.chunk_by(|a, b| a.0 == b.0) {
             let sum: f64 = entries.iter().map(|entry| entry.1).sum();
             if sum != 0.0 {
-                let _ = write!(out, " {}={:016x}", entries[0].0, sum.to_bits());
+                let _ = write!(out, " {}={}", entries[0].0, bits(sum));
             }
         }
         out.push('\n');
@@ -81,6 +81,15 @@ fn dump_frame(name: &str, frame: &Table, out: &mut String) {
     out.push('\n');
     for column in &frame.columns {
         let _ = writeln!(out, "{name} {} {}", quoted(Some(&column.name)), column_text(&column.data));
+    }
+}
+
+/// The bits of a number, without the zeros at the end.
+fn bits(value: f64) -> String {
+    let digits = format!("{:016x}", value.to_bits());
+    match digits.trim_end_matches('0') {
+        "" => "0".to_owned(),
+        digits => digits.to_owned(),
     }
 }
 
@@ -132,8 +141,8 @@ fn number_words(numbers: &Numbers) -> (&'static str, Vec<String>) {
         Numbers::U16(v) => ("uint16", all(v)),
         Numbers::U32(v) => ("uint32", all(v)),
         Numbers::U64(v) => ("uint64", all(v)),
-        Numbers::F32(v) => ("float32", v.iter().map(|&x| format!("{:016x}", f64::from(x).to_bits())).collect()),
-        Numbers::F64(v) => ("float64", v.iter().map(|x| format!("{:016x}", x.to_bits())).collect()),
+        Numbers::F32(v) => ("float32", v.iter().map(|&x| bits(x.into())).collect()),
+        Numbers::F64(v) => ("float64", v.iter().map(|&x| bits(x)).collect()),
     }
 }
 

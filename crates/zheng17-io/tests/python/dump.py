@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 
 def bits(value):
-    return struct.pack(">d", float(value)).hex()
+    return struct.pack(">d", float(value)).hex().rstrip("0") or "0"
 
 
 def text(value):
