@@ -4,9 +4,12 @@
 //! recipe, never a backend; which backends there are is up to the caller, and [`built_in`] lists those of this build.
 
 pub mod cases;
+mod dense;
 mod expectations;
+mod inputs;
 mod npz;
 mod report;
+mod statement;
 mod suite;
 mod tolerance;
 

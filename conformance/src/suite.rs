@@ -130,9 +130,9 @@ impl Case {
     }
 }
 
-/// Makes the cases of a group from functions: `cases!("select": mask_on_both_axes, …)`.
+/// Makes the cases of a group from functions: `case_list!("select": mask_on_both_axes, …)`.
 #[macro_export]
-macro_rules! cases {
+macro_rules! case_list {
     ($group:literal: $($function:ident),+ $(,)?) => {
         vec![$($crate::Case::new(concat!($group, "::", stringify!($function)), $function)),+]
     };

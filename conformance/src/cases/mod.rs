@@ -1,10 +1,20 @@
 //! The list of cases, by group.
 
+mod operations;
 mod real_files;
+mod recipes;
+mod summaries;
 
-use crate::suite::Case;
+use zheng17_core::recipe::RecipeVersion;
+
+use crate::suite::{Case, Requirement};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    [real_files::cases()].into_iter().flatten().collect()
+    [operations::cases(), summaries::cases(), recipes::cases(), real_files::cases()].into_iter().flatten().collect()
+}
+
+/// A case that runs a version of the recipe, for backends that can.
+fn for_version(case: Case, version: RecipeVersion) -> Case {
+    if version == RecipeVersion::SCANPY_1_4 { case.requiring(Requirement::OrderedFold) } else { case }
 }

@@ -15,7 +15,7 @@ use zheng17_io::dataset::{FeatureTypes, OpenOptions};
 use zheng17_test_support::{NO_SHARED, find_shared};
 
 use crate::npz::Arrays;
-use crate::suite::{Case, Outcome, Requirement, Stop, Subject};
+use crate::suite::{Case, Outcome, Stop, Subject};
 use crate::tolerance::{Against, Quantity, compare, tolerance};
 use crate::{ensure, ensure_eq};
 
@@ -53,11 +53,7 @@ pub(super) fn cases() -> Vec<Case> {
             for version in RecipeVersion::ALL {
                 let name = format!("real_files::{}::top_{n_top}::{}", file.name, version.name);
                 let case = Case::new(name, move |subject| against_oracle(subject, file, n_top, version));
-                cases.push(if version == RecipeVersion::SCANPY_1_4 {
-                    case.requiring(Requirement::OrderedFold)
-                } else {
-                    case
-                });
+                cases.push(super::for_version(case, version));
             }
         }
     }

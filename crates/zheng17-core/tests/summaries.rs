@@ -61,7 +61,7 @@ fn divided() -> impl Strategy<Value = Divided> {
 }
 
 fn excluded(flags: Option<[bool; 12]>) -> Option<Arc<[bool]>> {
-    flags.map(|flags| flags.into())
+    flags.map(Into::into)
 }
 
 fn plan(kind: u8, n_cells: usize) -> MomentPlan {
