@@ -199,4 +199,6 @@ fn select_features(
 }
 
 #[cfg(test)]
+mod property_tests;
+#[cfg(test)]
 mod tests;
