@@ -4,11 +4,12 @@
 //! of cells and genes. This crate knows nothing of the recipe.
 
 pub mod dataset;
+mod features;
 mod frame;
 mod h5ad;
 mod hdf5;
 mod matrix;
-pub mod mtx;
+mod mtx;
 mod open;
 pub mod table;
 mod tenx;

@@ -24,11 +24,17 @@ use crate::{h5ad, mtx, tenx};
 /// [`ErrorKind::Unsupported`](zheng17_core::ErrorKind::Unsupported) for known formats that can't be read. All name the file,
 /// and the dataset where there is one.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Dataset> {
+    if ZARR_MARKS.iter().any(|mark| path.join(mark).is_file()) {
+        return Err(Error::unsupported("not supported yet: zarr").at(path.display()));
+    }
     if looks_like_matrix_market(path).at(|| path.display())? {
         return mtx::open_mtx(path, options);
     }
     open_single(path, options).at(|| path.display())
 }
+
+/// One of these lies in every folder of a zarr store.
+const ZARR_MARKS: [&str; 3] = ["zarr.json", ".zgroup", ".zmetadata"];
 
 /// An HDF5 file on its way to the reader of its format.
 #[derive(Clone, Copy)]

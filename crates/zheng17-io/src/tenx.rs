@@ -6,14 +6,11 @@ use zheng17_core::error::ResultExt as _;
 use zheng17_core::{Error, Result, Shape};
 
 use crate::dataset::{Choices, Dataset, FeatureTypes, Format, Layout, OpenOptions};
+use crate::features::{INDEX, distinct, keep_types, rows_with, strings, types_of};
 use crate::hdf5::{Array, Hdf5File, NodeKind, has_dataset, read_all};
 use crate::matrix::{Columns, NameList, Names, StoredMatrix};
 use crate::open::Opened;
 use crate::table::{Column, ColumnData, Table};
-
-/// What the index of a table is called where the file has no name for it, as in AnnData.
-const INDEX: &str = "_index";
-const GENE_EXPRESSION: &str = "Gene Expression";
 
 /// Whether a file has version 3's layout.
 pub(crate) fn is_v3(file: &dyn Hdf5File) -> Result<bool> {
@@ -50,7 +47,7 @@ pub(crate) fn open_v3(opened: Opened<'_>, options: &OpenOptions) -> Result<Datas
     // Antibodies and the like have an empty text for a genome.
     let genomes = distinct(&var, "genome").into_iter().map(|(genome, _)| genome).filter(|genome| !genome.is_empty());
     let genomes: Vec<String> = genomes.collect();
-    let feature_types = distinct(&var, "feature_types");
+    let feature_types = types_of(&var);
     if let Some(genome) = &options.genome {
         kept = rows_with(&var, "genome", genome);
         if kept.is_empty() {
@@ -64,40 +61,7 @@ pub(crate) fn open_v3(opened: Opened<'_>, options: &OpenOptions) -> Result<Datas
             notes.push(format!("{n_left_out} features of other genomes than {genome} were left out."));
         }
     }
-    let wanted = match &options.feature_types {
-        FeatureTypes::All => None,
-        FeatureTypes::GeneExpression if feature_types.is_empty() => None,
-        FeatureTypes::GeneExpression => Some(GENE_EXPRESSION),
-        FeatureTypes::Named(wanted) => Some(wanted.as_str()),
-    };
-    if let Some(wanted) = wanted {
-        let types: Vec<String> = feature_types.iter().map(|(name, count)| format!("{name} ({count})")).collect();
-        let has_it = rows_with(&var, "feature_types", wanted);
-        if has_it.is_empty() {
-            return Err(Error::usage(match types.as_slice() {
-                [] => format!("features of type {wanted:?} were asked for, but this file has no types"),
-                types => format!(
-                    "there are no features of type {wanted:?}; choose with --feature-type: {}",
-                    types.join(", ")
-                ),
-            }));
-        }
-        let before = kept.clone();
-        kept.retain(|row| has_it.binary_search(row).is_ok());
-        if kept.len() < before.len() {
-            let others: Vec<String> = distinct(&var.select(&before), "feature_types")
-                .into_iter()
-                .filter(|(name, _)| name != wanted)
-                .map(|(name, count)| format!("{count} {name}"))
-                .collect();
-            notes.push(format!(
-                "{} of {} features are not {wanted} and were left out ({}).",
-                before.len() - kept.len(),
-                before.len(),
-                others.join(", ")
-            ));
-        }
-    }
+    keep_types(&var, &options.feature_types, &mut kept, &mut notes)?;
 
     let columns = if kept.len() == shape.n_genes {
         Columns::All
@@ -188,10 +152,6 @@ fn texts(file: &dyn Hdf5File, path: &str, n: usize) -> Result<Vec<String>> {
     }
 }
 
-fn strings(texts: Vec<String>) -> ColumnData {
-    ColumnData::Strings(texts.into_iter().map(Some).collect())
-}
-
 /// The table of features, with the column names that scanpy gives them. Further columns keep theirs.
 fn features(file: &dyn Hdf5File, n: usize) -> Result<Table> {
     let ids = texts(file, "matrix/features/id", n)?;
@@ -222,29 +182,6 @@ fn features(file: &dyn Hdf5File, n: usize) -> Result<Table> {
     table.set("gene_ids", strings(ids));
     table.columns.extend(others);
     Ok(table)
-}
-
-/// The distinct texts of a column and how often each stands there, in order of appearance.
-fn distinct(table: &Table, column: &str) -> Vec<(String, usize)> {
-    let mut found: Vec<(String, usize)> = Vec::new();
-    if let Some(ColumnData::Strings(texts)) = table.column(column) {
-        for text in texts.iter().flatten() {
-            match found.iter_mut().find(|(name, _)| name == text) {
-                Some((_, count)) => *count += 1,
-                None => found.push((text.clone(), 1)),
-            }
-        }
-    }
-    found
-}
-
-fn rows_with(table: &Table, column: &str, wanted: &str) -> Vec<usize> {
-    match table.column(column) {
-        Some(ColumnData::Strings(texts)) => {
-            texts.iter().enumerate().filter(|(_, text)| text.as_deref() == Some(wanted)).map(|(row, _)| row).collect()
-        }
-        _ => Vec::new(),
-    }
 }
 
 fn list(names: &[String]) -> String {

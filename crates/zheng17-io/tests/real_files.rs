@@ -5,7 +5,8 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::read;
-use zheng17_core::ErrorKind;
+use zheng17_core::matrix::ValueKind;
+use zheng17_core::{CsrBuffer, ErrorKind};
 use zheng17_io::dataset::Layout;
 use zheng17_io::{FeatureTypes, Format, OpenOptions, open};
 
@@ -129,4 +130,37 @@ fn genes_only_by_default() {
         dataset.notes,
         ["10 of 36611 features are not Gene Expression and were left out (10 Antibody Capture)."]
     );
+}
+
+#[test]
+fn a_folder_of_texts_equals_the_hdf5_file() {
+    let Some(shared) = zheng17_test_support::shared("a_folder_of_texts_equals_the_hdf5_file") else { return };
+    let opened = ["scanpy_3.0.0_mtx", "scanpy_3.0.0_filtered_feature_bc_matrix.h5"]
+        .map(|name| open(&shared.join("data").join(name), &OpenOptions::default()).expect("a sound file"));
+    let [folder, hdf5] = &opened;
+    assert_eq!((folder.format, hdf5.format), (Format::TenxMtx, Format::TenxV3));
+    assert_eq!(folder.obs, hdf5.obs);
+    assert_eq!(folder.var.index, hdf5.var.index);
+    for column in ["gene_ids", "feature_types"] {
+        assert_eq!(folder.var.column(column), hdf5.var.column(column), "{column}");
+    }
+    let [mut folder, mut hdf5] = opened.map(|dataset| {
+        let shape = dataset.source.shape();
+        let mut cells = CsrBuffer::new(shape.n_genes, ValueKind::F32);
+        dataset.source.read_cells(0..shape.n_cells, &mut cells).expect("sound cells");
+        cells
+    });
+    folder.sort_rows();
+    hdf5.sort_rows();
+    assert_eq!(folder, hdf5);
+}
+
+#[test]
+fn zarr_is_named_as_what_is_missing() {
+    let Some(shared) = zheng17_test_support::shared("zarr_is_named_as_what_is_missing") else { return };
+    for name in ["annbatch_example_0.zarr", "anndatajs_0.10_csc.zarr", "anndatajs_0.7_csr.zarr"] {
+        let error = open(&shared.join("data").join(name), &OpenOptions::default()).err().expect("not read yet");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().ends_with("not supported yet: zarr"), "{error}");
+    }
 }

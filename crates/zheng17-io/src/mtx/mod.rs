@@ -19,7 +19,8 @@ use zheng17_core::source::MemorySource;
 use zheng17_core::{Error, Result};
 
 use crate::dataset::{Choices, Dataset, FeatureTypes, Format, Layout, MatrixInfo, OpenOptions};
-use crate::table::{ColumnData, Table};
+use crate::features::{INDEX, keep_types, strings, types_of};
+use crate::table::Table;
 
 use folder::Files;
 use names::Features;
@@ -30,7 +31,7 @@ use parse::{Header, MtxFile, Orientation};
 /// # Errors
 /// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) for options that the format doesn't have or that choose nothing;
 /// [`ErrorKind::Input`](zheng17_core::ErrorKind::Input) for missing or damaged files, naming file and line.
-pub fn open_mtx(path: &Path, options: &OpenOptions) -> Result<Dataset> {
+pub(crate) fn open_mtx(path: &Path, options: &OpenOptions) -> Result<Dataset> {
     if options.layer.is_some() || options.raw {
         let what = if options.raw { "raw" } else { "layers" };
         return Err(Error::usage(format!("Matrix Market files have no {what}")).at(path.display()));
@@ -70,17 +71,19 @@ fn open_with_names(
         notes.push("The matrix has cells as rows and genes as columns; it was read that way round.".to_owned());
     }
 
-    choices.feature_types = count_types(&features.types);
-    let selected = select_features(&features.types, &options.feature_types, &choices.feature_types, &mut notes)
+    let mut var = Table::from_index(INDEX, features.names);
+    var.set("gene_ids", strings(features.ids));
+    var.set("feature_types", strings(features.types));
+    choices.feature_types = types_of(&var);
+    let mut kept: Vec<usize> = (0..var.n_rows()).collect();
+    keep_types(&var, &options.feature_types, &mut kept, &mut notes)
         .map_err(|error| error.at(files.features.display()))?;
-    let matrix = matrix.read(orientation, &GeneMap::new(features.ids.len(), &selected))?;
+    let matrix = matrix.read(orientation, &GeneMap::new(var.n_rows(), &kept))?;
+    if kept.len() < var.n_rows() {
+        var = var.select(&kept);
+    }
 
     let mut source = MemorySource::new(matrix, files.matrix.display().to_string())?;
-    let pick = |from: &[String]| selected.iter().map(|&at| from[at].clone()).collect::<Vec<_>>();
-    let texts = |from: &[String]| ColumnData::Strings(pick(from).into_iter().map(Some).collect());
-    let mut var = Table::from_index("_index", pick(&features.names));
-    var.set("gene_ids", texts(&features.ids));
-    var.set("feature_types", texts(&features.types));
     source.cell_names.clone_from(&barcodes);
     source.gene_names.clone_from(&var.index);
     let location = files.matrix.strip_prefix(path).ok().filter(|inside| !inside.as_os_str().is_empty());
@@ -90,7 +93,7 @@ fn open_with_names(
         format: Format::TenxMtx,
         matrix: describe(location, header, gzip),
         source: Arc::new(source),
-        obs: Table::from_index("_index", barcodes),
+        obs: Table::from_index(INDEX, barcodes),
         var,
         logged: false,
         choices,
@@ -116,8 +119,8 @@ fn open_alone(path: &Path, options: &OpenOptions) -> Result<Dataset> {
         format: Format::Mtx,
         matrix: describe(file_name(path), header, gzip),
         source: Arc::new(MemorySource::new(matrix, path.display().to_string())?),
-        obs: Table::from_index("_index", positions(shape.n_cells)),
-        var: Table::from_index("_index", positions(shape.n_genes)),
+        obs: Table::from_index(INDEX, positions(shape.n_cells)),
+        var: Table::from_index(INDEX, positions(shape.n_genes)),
         logged: false,
         choices: Choices::default(),
         notes: vec![format!(
@@ -156,46 +159,6 @@ fn fitting_orientation(header: Header, n_cells: usize, features: &Features) -> R
             header.n_rows, header.n_columns
         ))
     }
-}
-
-/// Feature types in order of appearance, with their numbers.
-fn count_types(types: &[String]) -> Vec<(String, usize)> {
-    let mut counts: Vec<(String, usize)> = Vec::new();
-    for kind in types {
-        match counts.iter_mut().find(|(known, _)| known == kind) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((kind.clone(), 1)),
-        }
-    }
-    counts
-}
-
-/// Positions of the features that count as genes; a note says what is left out.
-fn select_features(
-    types: &[String],
-    wanted: &FeatureTypes,
-    counts: &[(String, usize)],
-    notes: &mut Vec<String>,
-) -> Result<Vec<usize>> {
-    let wanted = match wanted {
-        FeatureTypes::All => return Ok((0..types.len()).collect()),
-        FeatureTypes::GeneExpression => names::GENE_EXPRESSION,
-        FeatureTypes::Named(name) => name,
-    };
-    let selected: Vec<usize> = (0..types.len()).filter(|&at| types[at] == wanted).collect();
-    if selected.is_empty() && !types.is_empty() {
-        let listed: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();
-        return Err(Error::usage(format!(
-            "there are no features of type {wanted}; there are: {}; choose by --feature-type",
-            listed.join(", ")
-        )));
-    }
-    let others: Vec<String> =
-        counts.iter().filter(|(kind, _)| kind != wanted).map(|(kind, count)| format!("{count} {kind}")).collect();
-    if !others.is_empty() {
-        notes.push(format!("Features that are not {wanted} were left out: {}.", others.join(", ")));
-    }
-    Ok(selected)
 }
 
 #[cfg(test)]

@@ -5,9 +5,7 @@ use std::path::Path;
 use zheng17_core::{Error, Result};
 
 use super::lines::Lines;
-
-/// The type of features where the list doesn't say it: Cell Ranger 2 knew no other.
-pub(super) const GENE_EXPRESSION: &str = "Gene Expression";
+use crate::features::GENE_EXPRESSION;
 
 /// The features of a matrix, in its order.
 #[derive(Debug, Default, PartialEq, Eq)]

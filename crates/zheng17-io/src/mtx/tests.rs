@@ -10,6 +10,7 @@ use zheng17_core::matrix::ValueKind;
 use zheng17_core::{CsrBuffer, ErrorKind};
 
 use super::*;
+use crate::table::ColumnData;
 
 /// Genes × cells: three genes, four cells, one of them empty.
 const MATRIX: &str =
@@ -199,13 +200,13 @@ fn other_feature_types_are_left_out_and_counted() {
     assert_eq!(dataset.var.index, ["A", "C"]);
     assert_eq!(all_cells(&dataset).indices, [0, 1, 0, 1]);
     assert_eq!(all_cells(&dataset).indptr, [0, 2, 2, 2, 4]);
-    assert_eq!(dataset.notes, ["Features that are not Gene Expression were left out: 1 Antibody Capture."]);
+    assert_eq!(dataset.notes, ["1 of 3 features are not Gene Expression and were left out (1 Antibody Capture)."]);
     let with = |feature_types| open_mtx(folder.path(), &OpenOptions { feature_types, ..OpenOptions::default() });
     assert_eq!(with(FeatureTypes::All).expect("all").var.n_rows(), 3);
     let named = |name: &str| with(FeatureTypes::Named(name.to_owned()));
     assert_eq!(named("Antibody Capture").expect("antibodies").var.index, ["B"]);
     let text = message(named("Peaks"));
-    assert!(text.contains("there are: Gene Expression (2), Antibody Capture (1)"), "{text}");
+    assert!(text.contains("--feature-type: Gene Expression (2), Antibody Capture (1)"), "{text}");
 }
 
 #[test]
