@@ -21,7 +21,7 @@ pub use zheng17_io as io;
 use zheng17_core::backend::Registry;
 
 /// The backend that is used where none is asked for.
-pub const DEFAULT_BACKEND: &str = "serial";
+pub const DEFAULT_BACKEND: &str = if cfg!(feature = "rayon") { "rayon" } else { "serial" };
 
 /// All backends of this build.
 ///
@@ -29,6 +29,8 @@ pub const DEFAULT_BACKEND: &str = "serial";
 /// [`ErrorKind::Usage`] if two backends have one name.
 pub fn registry() -> Result<Registry> {
     let mut registry = Registry::default();
+    #[cfg(feature = "rayon")]
+    zheng17_rayon::register(&mut registry)?;
     zheng17_serial::register(&mut registry)?;
     Ok(registry)
 }
@@ -39,7 +41,11 @@ mod tests {
     fn backends_of_this_feature_set() {
         let registry = super::registry().expect("no two backends have one name");
         let names: Vec<&str> = registry.entries().iter().map(|entry| entry.capabilities.name.as_str()).collect();
-        assert_eq!(names, ["serial"]);
+        let mut expected = vec!["serial"];
+        if cfg!(feature = "rayon") {
+            expected.insert(0, "rayon");
+        }
+        assert_eq!(names, expected);
         assert_eq!(names[0], super::DEFAULT_BACKEND);
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub use any::{AnyBackend, AnyMatrix};
 pub use capabilities::{Capabilities, Determinism};
-pub use pca_sums::{Gram, GramBuilder, Projection};
+pub use pca_sums::{GRAM_BLOCK, Gram, GramBuilder, Projection};
 pub use registry::{BackendEntry, Registry};
 
 use crate::context::Context;

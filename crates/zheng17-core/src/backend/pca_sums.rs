@@ -7,7 +7,7 @@ use crate::kernels::OutputPlan;
 use crate::matrix::CsrView;
 
 /// Cells whose products are summed before they are added to the total: fixed, so that chunks never change a bit.
-const GRAM_BLOCK: usize = 4096;
+pub const GRAM_BLOCK: usize = 4096;
 
 /// Sums over cells of the corrections dᵢ and of their products: LᵀL for the correction matrix L of cells × genes.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +18,27 @@ pub struct Gram {
     pub products: Vec<f64>,
     /// Σ dₐ.
     pub sums: Vec<f64>,
+}
+
+impl Gram {
+    /// The sums over no cells.
+    pub fn new(n_genes: usize) -> Self {
+        Self { n_genes, products: vec![0.0; n_genes * n_genes], sums: vec![0.0; n_genes] }
+    }
+
+    /// Adds the sums over another block of cells. Blocks must be added in cell order to keep the bits.
+    ///
+    /// # Panics
+    /// If the numbers of genes differ.
+    pub fn add(&mut self, block: &Self) {
+        assert_eq!(self.n_genes, block.n_genes, "sums over the same genes");
+        for (total, block) in self.products.iter_mut().zip(&block.products) {
+            *total += block;
+        }
+        for (total, block) in self.sums.iter_mut().zip(&block.sums) {
+            *total += block;
+        }
+    }
 }
 
 /// Sums a [`Gram`] from chunks in cell order.
@@ -32,8 +53,7 @@ pub struct GramBuilder {
 impl GramBuilder {
     /// No cells yet.
     pub fn new(plan: &OutputPlan) -> Self {
-        let n_genes = plan.n_genes();
-        let empty = Gram { n_genes, products: vec![0.0; n_genes * n_genes], sums: vec![0.0; n_genes] };
+        let empty = Gram::new(plan.n_genes());
         Self { total: empty.clone(), block: empty, current_block: 0, zero_values: plan.zero_values(), row: Vec::new() }
     }
 
@@ -64,12 +84,9 @@ impl GramBuilder {
     }
 
     fn add_block(&mut self) {
-        for (total, block) in self.total.products.iter_mut().zip(&mut self.block.products) {
-            *total += std::mem::take(block);
-        }
-        for (total, block) in self.total.sums.iter_mut().zip(&mut self.block.sums) {
-            *total += std::mem::take(block);
-        }
+        self.total.add(&self.block);
+        self.block.products.fill(0.0);
+        self.block.sums.fill(0.0);
     }
 }
 

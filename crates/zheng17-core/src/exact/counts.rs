@@ -87,6 +87,11 @@ impl CountSummary {
         self.excluded.as_deref()
     }
 
+    /// The excluded genes again, to make another summary that merges with this one.
+    pub fn shared_exclusions(&self) -> Option<Arc<[bool]>> {
+        self.excluded.clone()
+    }
+
     /// Number of cells seen.
     pub fn n_cells(&self) -> usize {
         self.cell_totals.values().map(Vec::len).sum()

@@ -1,0 +1,173 @@
+//! Totals and exact moments, fast: one 32-byte addition for almost every entry.
+//!
+//! Counts are small integers, so a row's shares q and their squares come from a table of a few values made once per row. Each
+//! gene has four 64-bit sums: q, the low and the high 52 bits of q², and the counts themselves. None can overflow within 4,095
+//! rows, so an entry costs one vector addition without carries; then they are moved into 128-bit sums.
+
+use std::sync::Arc;
+
+use zheng17_core::exact::{CountFacts, CountSummary, GeneCounts, share, share_weight};
+use zheng17_core::source::LARGEST_COUNT;
+use zheng17_core::{CsrView, Error, Result, ValuesRef};
+
+use crate::lanes::{Lanes, ROWS_PER_FLUSH};
+
+/// Counts below this have their share looked up.
+const TABLE: usize = 16;
+
+/// Sums one worker's chunks. Finishing it gives the summary that [`CountSummary::fold`] would.
+pub struct CountFolder {
+    arch: pulp::Arch,
+    summary: CountSummary,
+    lanes: Vec<Lanes>,
+    rows: usize,
+    facts: CountFacts,
+}
+
+impl CountFolder {
+    /// The folder of no cells. `excluded` has a flag for each gene that cell totals leave out.
+    pub fn new(n_genes: usize, excluded: Option<Arc<[bool]>>) -> Self {
+        Self {
+            arch: pulp::Arch::new(),
+            summary: CountSummary::new(n_genes, excluded),
+            lanes: vec![Lanes::default(); n_genes],
+            rows: 0,
+            facts: CountFacts::default(),
+        }
+    }
+
+    /// Adds the cells of a chunk.
+    ///
+    /// # Errors
+    /// As [`CountSummary::fold`].
+    pub fn fold(&mut self, chunk: CsrView<'_>) -> Result<()> {
+        let (ValuesRef::F32(values), None) = (chunk.values(), self.summary.excluded()) else {
+            // Rare: more digits than 24 bits, or fractions that leave genes out.
+            return self.summary.fold(chunk);
+        };
+        let mut totals = Vec::with_capacity(chunk.n_cells());
+        for row in 0..chunk.n_cells() {
+            let range = chunk.row_range(row);
+            let (genes, counts) = (&chunk.indices()[range.clone()], &values[range]);
+            let Some(total) = self.arch.dispatch(RowTotal(counts)) else {
+                // A row with fractions or large counts goes the general way.
+                self.add_totals(chunk.first_cell() + row - totals.len(), &mut totals)?;
+                self.summary.fold(chunk.rows(row..row + 1))?;
+                continue;
+            };
+            if total as f64 > LARGEST_COUNT {
+                let cell = chunk.first_cell() + row;
+                return Err(Error::input(format!("cell {cell}: its total of {total} is above 2^53")));
+            }
+            if self.rows == ROWS_PER_FLUSH {
+                self.flush()?;
+            }
+            self.rows += 1;
+            let weight = share_weight(total as f64);
+            let largest = self.arch.dispatch(AddRow { genes, counts, weight, lanes: &mut self.lanes });
+            self.facts.largest = self.facts.largest.max(largest);
+            self.facts.n_entries += counts.len() as u64;
+            totals.push(total as f64);
+        }
+        let first_cell = chunk.first_cell() + chunk.n_cells() - totals.len();
+        self.add_totals(first_cell, &mut totals)
+    }
+
+    /// The summary of all cells added.
+    ///
+    /// # Errors
+    /// None that an honest caller meets: cells that were added twice are found before.
+    pub fn finish(mut self) -> Result<CountSummary> {
+        self.flush()?;
+        Ok(self.summary)
+    }
+
+    fn add_totals(&mut self, first_cell: usize, totals: &mut Vec<f64>) -> Result<()> {
+        let none = vec![GeneCounts::default(); if totals.is_empty() { 0 } else { self.lanes.len() }];
+        let totals = std::mem::take(totals);
+        if totals.is_empty() { Ok(()) } else { self.summary.add(first_cell, totals, &none, &CountFacts::default()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let genes: Vec<GeneCounts> = self
+            .lanes
+            .iter()
+            .map(|lanes| GeneCounts {
+                total: u128::from(lanes.count()) << 40,
+                sum: lanes.sum(),
+                sum_of_squares: lanes.sum_of_squares(),
+            })
+            .collect();
+        self.lanes.fill(Lanes::default());
+        self.rows = 0;
+        self.summary.add(0, Vec::new(), &genes, &std::mem::take(&mut self.facts))
+    }
+}
+
+/// Adding 2^23 to a smaller float leaves its integer part in the low bits.
+const SHIFT: f32 = 8_388_608.0;
+
+/// A float that is an integer below 2^23 as that integer.
+#[inline(always)]
+fn as_integer(x: f32) -> u32 {
+    (x + SHIFT).to_bits() & 0x007f_ffff
+}
+
+/// The total of a row of integers below 2^23, or `None` for other numbers.
+struct RowTotal<'a>(&'a [f32]);
+
+impl pulp::NullaryFnOnce for RowTotal<'_> {
+    type Output = Option<u64>;
+
+    #[allow(clippy::needless_bitwise_bool, reason = "without branches it becomes vector instructions")]
+    #[inline(always)]
+    fn call(self) -> Option<u64> {
+        let mut total = 0_u64;
+        let mut odd = false;
+        // Blocks keep the 32-bit sums of vector lanes from overflowing: 2^9 numbers below 2^23.
+        for block in self.0.chunks(512) {
+            let mut sum = 0_u32;
+            let mut block_odd = false;
+            for &x in block {
+                let shifted = x + SHIFT;
+                block_odd |= (shifted - SHIFT != x) | (x >= SHIFT);
+                sum += shifted.to_bits() & 0x007f_ffff;
+            }
+            total += u64::from(sum);
+            odd |= block_odd;
+        }
+        (!odd).then_some(total)
+    }
+}
+
+/// Adds a row's entries to the lanes of their genes; gives the largest count.
+struct AddRow<'a> {
+    genes: &'a [u32],
+    counts: &'a [f32],
+    weight: f64,
+    lanes: &'a mut [Lanes],
+}
+
+impl pulp::NullaryFnOnce for AddRow<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn call(self) -> f64 {
+        let Self { genes, counts, weight, lanes } = self;
+        let mut table = [Lanes::default(); TABLE];
+        for (count, entry) in table.iter_mut().enumerate() {
+            *entry = Lanes::of(share(count as f64, weight), count as u64);
+        }
+        let mut largest = 0_u32;
+        for (&gene, &x) in genes.iter().zip(counts) {
+            let count = as_integer(x);
+            largest = largest.max(count);
+            let terms = match table.get(count as usize) {
+                Some(terms) => *terms,
+                None => Lanes::of(share(f64::from(count), weight), u64::from(count)),
+            };
+            lanes[gene as usize].add(terms);
+        }
+        f64::from(largest)
+    }
+}

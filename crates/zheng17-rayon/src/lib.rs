@@ -1,0 +1,271 @@
+//! The in-memory backend on several threads: chunks of cells, one accumulator for each worker, the vectorised kernels.
+//!
+//! Results have the bits of the serial backend: sums are exact, and what is summed in floats goes in fixed blocks and a fixed
+//! order. It starts as many threads as it was given and no more; with one thread it starts none.
+
+mod matrix;
+mod workers;
+
+use std::sync::Arc;
+
+pub use matrix::ChunkedMatrix;
+use zheng17_core::backend::operations::{self, ReductionSums, check_concat, check_multiply, check_transform};
+use zheng17_core::backend::{
+    AnyBackend, BackendEntry, Determinism, GRAM_BLOCK, Gram, Projection, Reduction, Registry, Transform,
+};
+use zheng17_core::exact::{CountSummary, MomentPlan, MomentSummary};
+use zheng17_core::kernels::OutputPlan;
+use zheng17_core::matrix::{CsrBuffer, GeneMap, ValueKind};
+use zheng17_core::{
+    Capabilities, ChunkKernels, ChunkSource, Context, CsrView, Result, Selection, Shape, SparseBackend,
+};
+use zheng17_kernels::{CountFolder, FastKernels, GramBlock, MomentFolder};
+
+use crate::workers::Workers;
+
+/// The backend.
+#[derive(Debug, Clone)]
+pub struct Rayon {
+    capabilities: Capabilities,
+    kernels: FastKernels,
+}
+
+impl Default for Rayon {
+    fn default() -> Self {
+        Self {
+            capabilities: Capabilities {
+                name: "rayon".to_owned(),
+                description: "chunks of cells in memory, several threads, vectorised".to_owned(),
+                determinism: Determinism::SameBits,
+                ordered_fold: true,
+                out_of_core: false,
+                threads: true,
+                devices: false,
+            },
+            kernels: FastKernels::default(),
+        }
+    }
+}
+
+/// Adds this backend to a registry.
+///
+/// # Errors
+/// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) if the name is taken.
+pub fn register(registry: &mut Registry) -> Result<()> {
+    registry.register(BackendEntry {
+        capabilities: Rayon::default().capabilities,
+        create: || Ok(AnyBackend::new(Rayon::default())),
+    })
+}
+
+impl Rayon {
+    /// Makes one chunk of each chunk of a matrix.
+    fn map(
+        matrix: &ChunkedMatrix,
+        n_genes: usize,
+        make: impl Fn(CsrView<'_>) -> Result<CsrBuffer> + Sync,
+    ) -> Result<ChunkedMatrix> {
+        let chunks = matrix.workers.map(matrix.n_chunks(), &|at| make(matrix.chunk(at)))?;
+        Ok(ChunkedMatrix::new(n_genes, chunks, Arc::clone(&matrix.workers)))
+    }
+
+    /// Hands on what `make` makes of each chunk, in order; so many chunks are made at once as there are workers.
+    fn in_order<T: Send>(
+        matrix: &ChunkedMatrix,
+        ctx: &Context,
+        make: impl Fn(CsrView<'_>) -> Result<T> + Sync,
+        mut sink: impl FnMut(CsrView<'_>, T) -> Result<()>,
+    ) -> Result<()> {
+        let at_once = matrix.workers.number();
+        for start in (0..matrix.n_chunks()).step_by(at_once) {
+            ctx.check_cancelled()?;
+            let n = at_once.min(matrix.n_chunks() - start);
+            let made = matrix.workers.map(n, &|at| make(matrix.chunk(start + at)))?;
+            for (at, made) in made.into_iter().enumerate() {
+                let chunk = matrix.chunk(start + at);
+                sink(chunk, made)?;
+                ctx.progress.advance(chunk.n_cells());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SparseBackend for Rayon {
+    type Matrix = ChunkedMatrix;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn open(&self, source: Arc<dyn ChunkSource>, ctx: &Context) -> Result<ChunkedMatrix> {
+        let workers = Arc::new(Workers::new(ctx.threads)?);
+        ChunkedMatrix::read(source.as_ref(), workers, ctx)
+    }
+
+    fn shape(&self, matrix: &ChunkedMatrix) -> Shape {
+        matrix.shape()
+    }
+
+    fn select(&self, matrix: &ChunkedMatrix, cells: &Selection, genes: &Selection) -> Result<ChunkedMatrix> {
+        let Shape { n_cells, n_genes } = matrix.shape();
+        let genes = genes.resolve(n_genes, "gene")?;
+        let map = GeneMap::new(n_genes, &genes);
+        let cells = cells.resolve(n_cells, "cell")?;
+        Self::map(matrix, genes.len(), |chunk| {
+            let mut out = CsrBuffer::new(genes.len(), chunk.values().kind());
+            let first = cells.partition_point(|&cell| cell < chunk.first_cell());
+            let end = cells.partition_point(|&cell| cell < chunk.first_cell() + chunk.n_cells());
+            for run in cells[first..end].chunk_by(|a, b| a + 1 == *b) {
+                let (Some(&from), Some(&to)) = (run.first(), run.last()) else { continue };
+                let rows = from - chunk.first_cell()..to + 1 - chunk.first_cell();
+                self.kernels.select_into(chunk.rows(rows), &map, &mut out)?;
+            }
+            Ok(out)
+        })
+    }
+
+    fn transform(&self, matrix: &ChunkedMatrix, transform: &Transform) -> Result<ChunkedMatrix> {
+        check_transform(transform, matrix.shape())?;
+        Self::map(matrix, matrix.shape().n_genes, |chunk| match transform {
+            Transform::ScaleCells(factors) => {
+                let own = factors[chunk.first_cell()..chunk.first_cell() + chunk.n_cells()].into();
+                operations::transform(chunk, &Transform::ScaleCells(own))
+            }
+            other => operations::transform(chunk, other),
+        })
+    }
+
+    fn multiply(&self, a: &ChunkedMatrix, b: &ChunkedMatrix) -> Result<ChunkedMatrix> {
+        check_multiply(a.shape(), b.shape())?;
+        Self::map(a, a.shape().n_genes, |chunk| {
+            let cells = chunk.first_cell()..chunk.first_cell() + chunk.n_cells();
+            let mut other = CsrBuffer::new(chunk.n_genes(), ValueKind::F32);
+            b.for_pieces(cells, &mut |piece| {
+                other.append(piece);
+                Ok(())
+            })?;
+            operations::multiply(chunk, other.view())
+        })
+    }
+
+    fn reduce(&self, matrix: &ChunkedMatrix, wanted: &[Reduction], ctx: &Context) -> Result<Vec<Vec<f64>>> {
+        // Sums of floats depend on their order, so cells are added in theirs.
+        let mut sums = ReductionSums::new(matrix.shape(), wanted);
+        self.visit(matrix, ctx, &mut |chunk| {
+            sums.fold(chunk);
+            Ok(())
+        })?;
+        Ok(sums.finish())
+    }
+
+    fn visit(&self, matrix: &ChunkedMatrix, ctx: &Context, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<()> {
+        for at in 0..matrix.n_chunks() {
+            ctx.check_cancelled()?;
+            let chunk = matrix.chunk(at);
+            f(chunk)?;
+            ctx.progress.advance(chunk.n_cells());
+        }
+        Ok(())
+    }
+
+    fn concat(&self, parts: &[&ChunkedMatrix]) -> Result<ChunkedMatrix> {
+        check_concat(&parts.iter().map(|part| part.shape()).collect::<Vec<_>>())?;
+        ChunkedMatrix::concat(parts)
+    }
+
+    fn count_summary(
+        &self,
+        matrix: &ChunkedMatrix,
+        excluded: Option<&Arc<[bool]>>,
+        ctx: &Context,
+    ) -> Result<CountSummary> {
+        let n_genes = matrix.shape().n_genes;
+        let folders = matrix.workers.fold(
+            matrix.n_chunks(),
+            ctx,
+            &|| CountFolder::new(n_genes, excluded.cloned()),
+            &|folder, at| {
+                folder.fold(matrix.chunk(at))?;
+                Ok(matrix.chunk(at).n_cells())
+            },
+        )?;
+        let mut summary = CountSummary::new(n_genes, excluded.cloned());
+        for folder in folders {
+            summary.merge(folder.finish()?)?;
+        }
+        Ok(summary)
+    }
+
+    fn moment_summary(&self, matrix: &ChunkedMatrix, plan: &MomentPlan, ctx: &Context) -> Result<MomentSummary> {
+        let n_genes = matrix.shape().n_genes;
+        let folders =
+            matrix.workers.fold(matrix.n_chunks(), ctx, &|| MomentFolder::new(n_genes, plan), &|folder, at| {
+                folder.fold(matrix.chunk(at))?;
+                Ok(matrix.chunk(at).n_cells())
+            })?;
+        let mut summary = MomentSummary::new(n_genes);
+        for folder in folders {
+            summary.merge(&folder.finish()?)?;
+        }
+        Ok(summary)
+    }
+
+    fn gram(&self, matrix: &ChunkedMatrix, plan: &OutputPlan, ctx: &Context) -> Result<Gram> {
+        let n_cells = matrix.shape().n_cells;
+        let n_blocks = n_cells.div_ceil(GRAM_BLOCK);
+        let at_once = matrix.workers.number();
+        let mut total = Gram::new(plan.n_genes());
+        let mut blocks: Vec<GramBlock> = (0..at_once).map(|_| GramBlock::new(plan)).collect();
+        for start in (0..n_blocks).step_by(at_once) {
+            ctx.check_cancelled()?;
+            let n = at_once.min(n_blocks - start);
+            matrix.workers.for_each(&mut blocks[..n], &|at, block| {
+                let first = (start + at) * GRAM_BLOCK;
+                block.clear();
+                matrix.for_pieces(first..(first + GRAM_BLOCK).min(n_cells), &mut |piece| {
+                    block.add(piece, plan);
+                    Ok(())
+                })?;
+                block.multiply();
+                Ok(())
+            })?;
+            for (at, block) in blocks[..n].iter().enumerate() {
+                total.add(block.sums());
+                ctx.progress.advance(GRAM_BLOCK.min(n_cells - (start + at) * GRAM_BLOCK));
+            }
+        }
+        Ok(total)
+    }
+
+    fn project(
+        &self,
+        matrix: &ChunkedMatrix,
+        plan: &OutputPlan,
+        projection: &Projection,
+        ctx: &Context,
+        sink: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
+    ) -> Result<()> {
+        let make = |chunk: CsrView<'_>| {
+            let mut scores = Vec::new();
+            projection.scores(chunk, plan, &mut scores);
+            Ok(scores)
+        };
+        Self::in_order(matrix, ctx, make, |chunk, scores| sink(chunk.first_cell(), &scores))
+    }
+
+    fn scaled(
+        &self,
+        matrix: &ChunkedMatrix,
+        plan: &OutputPlan,
+        ctx: &Context,
+        sink: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
+    ) -> Result<()> {
+        let make = |chunk: CsrView<'_>| {
+            let mut rows = vec![0.0; chunk.n_cells() * chunk.n_genes()];
+            self.kernels.affine_into(chunk, plan, &mut rows)?;
+            Ok(rows)
+        };
+        Self::in_order(matrix, ctx, make, |chunk, rows| sink(chunk.first_cell(), &rows))
+    }
+}
