@@ -6,6 +6,7 @@
 pub mod cases;
 mod dense;
 mod expectations;
+mod golden;
 mod inputs;
 mod npz;
 mod report;

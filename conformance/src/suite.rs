@@ -60,7 +60,8 @@ pub type Outcome = Result<(), Stop>;
 #[macro_export]
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
-        if !$condition {
+        let holds: bool = $condition;
+        if !holds {
             return Err($crate::Stop::Failed(format!($($message)+)));
         }
     };

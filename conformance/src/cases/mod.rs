@@ -1,8 +1,12 @@
 //! The list of cases, by group.
 
+mod components;
+mod edges;
+mod golden;
 mod operations;
 mod real_files;
 mod recipes;
+mod reported;
 mod summaries;
 
 use zheng17_core::recipe::RecipeVersion;
@@ -11,7 +15,17 @@ use crate::suite::{Case, Requirement};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    [operations::cases(), summaries::cases(), recipes::cases(), real_files::cases()].into_iter().flatten().collect()
+    let groups = [
+        operations::cases(),
+        summaries::cases(),
+        recipes::cases(),
+        edges::cases(),
+        components::cases(),
+        reported::cases(),
+        golden::cases(),
+        real_files::cases(),
+    ];
+    groups.into_iter().flatten().collect()
 }
 
 /// A case that runs a version of the recipe, for backends that can.
