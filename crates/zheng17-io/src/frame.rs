@@ -1,6 +1,7 @@
 //! Data frames of AnnData files of all ages: groups of columns since 0.7, compound datasets before.
 
 use zheng17_core::error::ResultExt as _;
+use zheng17_core::exact::MOST_CELLS;
 use zheng17_core::{Error, ErrorKind, Result};
 
 use crate::hdf5::{Array, Attribute, Hdf5File, NodeKind, read_all, text_attribute};
@@ -30,6 +31,9 @@ fn read_group(file: &dyn Hdf5File, path: &str, n_rows: usize, notes: &mut Vec<St
         let index = names_of(read_column(file, &index_path)?).at(|| &index_path)?;
         check_length(index.len(), n_rows).at(|| &index_path)?;
         index
+    } else if n_rows > MOST_CELLS {
+        // The number stands in a header, and no list of names speaks for it.
+        return Err(Error::input(format!("there is no index for {n_rows} rows")).at(&index_path));
     } else {
         notes.push(format!("{path} has no index {index_name:?}; its rows are named by position."));
         (0..n_rows).map(|row| row.to_string()).collect()

@@ -9,14 +9,17 @@ use zheng17_core::source::MemorySource;
 use zheng17_core::{ChunkSource, CsrBuffer, Error, Result, Shape, Values};
 
 use crate::dataset::{Layout, MatrixInfo};
-use crate::hdf5::{Hdf5Dataset, Hdf5File};
+use crate::hdf5::{DatasetInfo, Hdf5Dataset, Hdf5File};
 use crate::values::{positions_as_u32, smallest};
 
 /// Entries, or dense values, that are read at once: bounds what a read holds besides its result.
-const PIECE: u64 = 1 << 20;
+const PIECE: u64 = 1 << 18;
 
 /// Dense rows are read by whole bands of chunks, so that no chunk is decoded twice, unless a band is larger than this.
 const LARGEST_BAND_BYTES: u64 = 256 << 20;
+
+/// Chunks above this many bytes are worth a note.
+const LARGE_CHUNK_BYTES: u64 = 64 << 20;
 
 /// A matrix whose place, arrangement and size are known.
 pub(crate) struct StoredMatrix {
@@ -96,9 +99,10 @@ impl StoredMatrix {
             index_type: None,
             compression: info.compression(),
         };
+        let notes = large_chunks(info).into_iter().collect();
         let (columns, n_genes) = column_map(columns, self.shape.n_genes);
         let source = DenseRows { dataset, shape: Shape { n_genes, ..self.shape }, columns, names };
-        Ok(OpenMatrix { source: Arc::new(source), info: matrix, notes: Vec::new() })
+        Ok(OpenMatrix { source: Arc::new(source), info: matrix, notes })
     }
 
     fn open_sparse(self, file: &dyn Hdf5File, columns: Columns, names: Names) -> Result<OpenMatrix> {
@@ -137,8 +141,9 @@ impl StoredMatrix {
             index_type: Some(indices.info().type_name.clone()),
             compression: data.info().compression(),
         };
+        let mut notes: Vec<String> =
+            [&data, &indices].into_iter().filter_map(|part| large_chunks(part.info())).collect();
         let entries = Entries { data, indices };
-        let mut notes = Vec::new();
         let source: Arc<dyn ChunkSource> = if self.layout == Layout::Csc {
             notes.push(format!(
                 "{location} is stored by genes (CSC); its {n_entries} entries were converted to rows of cells in memory."
@@ -155,6 +160,16 @@ impl StoredMatrix {
         };
         Ok(OpenMatrix { source, info, notes })
     }
+}
+
+/// A note on chunks so large that holding one is felt; some writers make one chunk of everything.
+fn large_chunks(info: &DatasetInfo) -> Option<String> {
+    let bytes = info.chunk_bytes().filter(|&bytes| bytes > LARGE_CHUNK_BYTES)?;
+    Some(format!(
+        "{} is stored in chunks of {} MB; one is held in memory while it is read.",
+        info.path,
+        bytes.div_ceil(1_000_000)
+    ))
 }
 
 fn column_map(columns: Columns, n_columns: usize) -> (Option<GeneMap>, usize) {

@@ -142,7 +142,7 @@ fn open_hdf5(path: &Path, options: &OpenOptions) -> Result<Dataset> {
     Err(Error::input(match children.len() {
         0 => "an HDF5 file that holds nothing".to_owned(),
         n => format!(
-            "an HDF5 file, but neither AnnData nor 10x; it holds {}{}",
+            "an HDF5 file, but neither AnnData nor a 10x matrix; it holds {}{}",
             children[..n.min(8)].join(", "),
             if n > 8 { ", …" } else { "" }
         ),

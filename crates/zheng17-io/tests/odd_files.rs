@@ -74,7 +74,7 @@ fn wrong_files_name_dataset_and_fault() {
         (
             "plain.h5",
             Input,
-            "an HDF5 file, but neither AnnData nor 10x; it holds part00, part01, part02, part03, part04, part05, part06, \
+            "an HDF5 file, but neither AnnData nor a 10x matrix; it holds part00, part01, part02, part03, part04, part05, part06, \
              part07, …",
         ),
         ("pointers_decrease.h5ad", Input, "X/indptr: indptr decreases from 4 to 3 at row 1"),

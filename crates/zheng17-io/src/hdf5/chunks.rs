@@ -280,6 +280,25 @@ mod tests {
     }
 
     #[test]
+    fn one_large_chunk_is_kept_however_large() {
+        let size = KEPT_BYTES as u64 + 1;
+        let chunks =
+            Chunks::new(&[2 * size], &[size], 1, vec![0], [(vec![0], place(0)), (vec![size], place(1))]).unwrap();
+        let decoded = Cell::new(0);
+        for start in [0, 10, size - 5, size + 7] {
+            let bytes = chunks
+                .read(start..start + 10, &|chunk| {
+                    decoded.set(decoded.get() + 1);
+                    Ok(vec![chunk.address as u8; size as usize])
+                })
+                .unwrap();
+            let expected: Vec<u8> = (start..start + 10).map(|at| u8::from(at >= size)).collect();
+            assert_eq!(bytes, expected, "from {start}");
+        }
+        assert_eq!(decoded.get(), 2);
+    }
+
+    #[test]
     fn a_chunk_of_another_length_is_damage_and_is_named() {
         let error = chunks().read(0..1, &|_| Ok(vec![0; 5])).unwrap_err();
         assert_eq!(error.to_string(), "chunk 0 is damaged: 5 bytes where 6 are due");

@@ -60,6 +60,15 @@ impl Element {
         }
     }
 
+    /// Whether its values are references to the file's heap, or hold some.
+    pub(super) fn is_in_heap(&self) -> bool {
+        match self {
+            Self::VariableText { .. } => true,
+            Self::Record { fields, .. } => fields.iter().any(|field| field.element.is_in_heap()),
+            _ => false,
+        }
+    }
+
     /// The type as numpy names it.
     pub(super) fn name(&self) -> String {
         match self {
@@ -75,6 +84,9 @@ impl Element {
 
     /// Values from the bytes of consecutive elements. `heap_text` gives the bytes that a reference to the heap stands for.
     pub(super) fn decode(&self, raw: &[u8], heap_text: &dyn Fn(&[u8]) -> Result<Vec<u8>>) -> Result<Array> {
+        if self.size() == 0 {
+            return Err(Error::input("elements of no bytes"));
+        }
         Ok(match self {
             Self::Integer { size, signed, big_endian } => match decode_integers(raw, *size, *signed, *big_endian) {
                 Some(numbers) => Array::Numbers(numbers),
@@ -85,7 +97,6 @@ impl Element {
                 None => Array::Other(self.name()),
             },
             Self::Bool => Array::Bools(raw.iter().map(|&byte| byte != 0).collect()),
-            Self::FixedText { size: 0, .. } => return Err(Error::input("texts of no bytes")),
             Self::FixedText { size, spaces } => {
                 let texts = raw.chunks_exact(*size).map(|bytes| text(trim(bytes, *spaces).to_vec()));
                 Array::Strings(texts.collect::<Result<_>>()?)

@@ -72,6 +72,8 @@ pub(crate) struct DatasetInfo {
     pub(crate) shape: Vec<u64>,
     /// The type of an element as numpy names it: `float32`, `bool`, `str`.
     pub(crate) type_name: String,
+    /// Bytes of one element.
+    pub(crate) element_size: usize,
     pub(crate) chunk_shape: Option<Vec<u64>>,
     /// Names of the filters in the order in which they were applied.
     pub(crate) filters: Vec<String>,
@@ -81,6 +83,12 @@ impl DatasetInfo {
     /// Number of rows: the first dimension, or 1 for a scalar.
     pub(crate) fn n_rows(&self) -> u64 {
         self.shape.first().copied().unwrap_or(1)
+    }
+
+    /// Bytes of one chunk once its filters are undone.
+    pub(crate) fn chunk_bytes(&self) -> Option<u64> {
+        let elements = self.chunk_shape.as_ref()?.iter().product::<u64>();
+        Some(elements.saturating_mul(self.element_size as u64))
     }
 
     /// Filters, as in `gzip + shuffle`; empty for none.

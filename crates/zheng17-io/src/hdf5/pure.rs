@@ -15,7 +15,7 @@ use hdf5_reader::messages::datatype::{Datatype, StringPadding, StringSize, VarLe
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use hdf5_reader::messages::layout::{ChunkIndexing, DataLayout};
 use hdf5_reader::messages::link::LinkTarget;
-use hdf5_reader::{ByteOrder, Dataset, FileStorage, FilterRegistry, Hdf5File as Reader};
+use hdf5_reader::{ByteOrder, Dataset, FileStorage, FilterRegistry, Hdf5File as Reader, Storage as _, StorageBuffer};
 use zheng17_core::error::ResultExt as _;
 use zheng17_core::{Error, Result};
 
@@ -42,19 +42,20 @@ fn from_reader(error: ReaderError) -> Error {
 }
 
 pub(super) struct PureFile {
+    storage: Arc<FileStorage>,
     reader: Reader,
 }
 
 impl PureFile {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let storage = FileStorage::open(path).map_err(from_reader)?;
-        let length = hdf5_reader::Storage::len(&storage);
-        let reader = Reader::from_storage(Arc::new(storage)).map_err(from_reader)?;
+        let storage = Arc::new(FileStorage::open(path).map_err(from_reader)?);
+        let length = storage.len();
+        let reader = Reader::from_storage(storage.clone()).map_err(from_reader)?;
         let end = reader.superblock().eof_address;
         if !is_nowhere(end, reader.superblock().offset_size) && length < end {
             return Err(Error::input(format!("truncated: {length} of {end} bytes")));
         }
-        Ok(Self { reader })
+        Ok(Self { storage, reader })
     }
 
     fn group(&self, path: &str) -> Result<Group> {
@@ -160,7 +161,7 @@ impl Hdf5File for PureFile {
     fn dataset(&self, path: &str) -> Result<Arc<dyn Hdf5Dataset>> {
         let open = || {
             let dataset = self.reader.dataset(path).map_err(from_reader)?;
-            PureDataset::open(&self.reader, dataset, path)
+            PureDataset::open(self, dataset, path)
         };
         Ok(Arc::new(open().at(|| path)?))
     }
@@ -175,18 +176,23 @@ enum Place {
     Unwritten(Vec<u8>),
 }
 
+/// A dataset keeps the file open, but nothing that was parsed, unless its texts stand in the file's heap.
 struct PureDataset {
     info: DatasetInfo,
-    reader: Reader,
-    dataset: Dataset,
+    storage: Arc<FileStorage>,
+    /// Where the addresses of the file count from.
+    base: u64,
+    heap: Option<Dataset>,
     element: Element,
+    row_bytes: u64,
     place: Place,
     filters: Vec<FilterDescription>,
     other_filters: FilterRegistry,
 }
 
 impl PureDataset {
-    fn open(reader: &Reader, dataset: Dataset, path: &str) -> Result<Self> {
+    fn open(file: &PureFile, dataset: Dataset, path: &str) -> Result<Self> {
+        let reader = &file.reader;
         let superblock = reader.superblock();
         let header = reader.get_or_parse_header(dataset.address()).map_err(from_reader)?;
         let mut layout = None;
@@ -203,6 +209,9 @@ impl PureDataset {
         }
         let element = element(dataset.dtype(), superblock.offset_size);
         let element_size = element.size();
+        if element_size == 0 {
+            return Err(Error::input("elements of no bytes"));
+        }
         let shape = dataset.shape().to_vec();
         let n_elements = dataset.num_elements().map_err(from_reader)?;
         let n_bytes = n_elements
@@ -242,39 +251,51 @@ impl PureDataset {
             path: path.to_owned(),
             shape,
             type_name: element.name(),
+            element_size,
             chunk_shape,
             filters: filters.iter().map(|filter| filters::name(filter.id)).collect(),
         };
-        let reader = reader.clone();
-        Ok(Self { info, reader, dataset, element, place, filters, other_filters: FilterRegistry::new() })
+        Ok(Self {
+            storage: file.storage.clone(),
+            base: superblock.base_address,
+            heap: element.is_in_heap().then_some(dataset),
+            row_bytes: n_bytes / info.n_rows().max(1),
+            info,
+            element,
+            place,
+            filters,
+            other_filters: FilterRegistry::new(),
+        })
     }
 
-    fn bytes(&self, rows: Range<u64>) -> Result<Vec<u8>> {
-        let row_bytes = self.info.shape.iter().skip(1).product::<u64>() * self.element.size() as u64;
-        let range = rows.start * row_bytes..rows.end * row_bytes;
-        match &self.place {
-            Place::Compact(data) => Ok(data[range.start as usize..range.end as usize].to_vec()),
-            Place::Contiguous(address) => self.fetch(address.saturating_add(range.start), range.end - range.start),
+    fn bytes(&self, rows: Range<u64>) -> Result<StorageBuffer> {
+        let range = rows.start * self.row_bytes..rows.end * self.row_bytes;
+        let owned = match &self.place {
+            Place::Compact(data) => data[range.start as usize..range.end as usize].to_vec(),
+            Place::Contiguous(address) => {
+                return self.fetch(address.saturating_add(range.start), range.end - range.start);
+            }
             Place::Unwritten(fill) => {
                 let count = (range.end - range.start) / fill.len().max(1) as u64;
                 if count > 1 << 24 {
                     return Err(Error::input(format!("its {count} elements were never written")));
                 }
-                Ok(fill.repeat(count as usize))
+                fill.repeat(count as usize)
             }
-            Place::Chunked(chunks) => chunks.read(rows, &|chunk| self.decode_chunk(chunks, chunk)),
-        }
+            Place::Chunked(chunks) => chunks.read(rows, &|chunk| self.decode_chunk(chunks, chunk))?,
+        };
+        Ok(StorageBuffer::from_vec(owned))
     }
 
-    fn fetch(&self, address: u64, length: u64) -> Result<Vec<u8>> {
-        let bytes = self.reader.storage().read_range(address, length as usize).map_err(from_reader)?;
-        Ok(bytes.to_vec())
+    fn fetch(&self, address: u64, length: u64) -> Result<StorageBuffer> {
+        self.storage.read_range(address.saturating_add(self.base), length as usize).map_err(from_reader)
     }
 
     fn decode_chunk(&self, chunks: &Chunks, chunk: &StoredChunk) -> Result<Vec<u8>> {
         let expected = chunks.chunk_bytes()?;
         let size = if chunk.size == 0 { expected as u64 } else { chunk.size };
-        let mut bytes = self.fetch(chunk.address, size)?;
+        let stored = self.fetch(chunk.address, size)?;
+        let mut undone: Option<Vec<u8>> = None;
         for (at, description) in self.filters.iter().enumerate().rev() {
             if at < 32 && chunk.filter_mask >> at & 1 == 1 {
                 continue;
@@ -282,10 +303,11 @@ impl PureDataset {
             // What an earlier filter made may be a little larger than the chunk: a checksum, data that did not compress.
             let limit = if at == 0 { expected } else { expected + expected / 8 + 4096 };
             let filter = Filter { id: description.id, parameters: description.client_data.clone() };
-            bytes = if filters::is_known(filter.id) {
-                filters::undo(&filter, &bytes, self.element.size(), limit)?
+            let bytes = undone.as_deref().unwrap_or(&stored);
+            undone = Some(if filters::is_known(filter.id) {
+                filters::undo(&filter, bytes, self.element.size(), limit)?
             } else {
-                self.other_filters.apply_with_limit(description, &bytes, self.element.size(), Some(limit)).map_err(
+                self.other_filters.apply_with_limit(description, bytes, self.element.size(), Some(limit)).map_err(
                     |error| match error {
                         ReaderError::UnsupportedFilter(_) => {
                             Error::unsupported(format!("{} can't be read by this program", filters::name(filter.id)))
@@ -293,9 +315,9 @@ impl PureDataset {
                         error => from_reader(error),
                     },
                 )?
-            };
+            });
         }
-        Ok(bytes)
+        Ok(undone.unwrap_or_else(|| stored.to_vec()))
     }
 }
 
@@ -315,8 +337,10 @@ impl Hdf5Dataset for PureDataset {
                 )));
             }
             let raw = self.bytes(rows.clone())?;
-            self.element
-                .decode(&raw, &|reference| self.dataset.resolve_vlen_reference_bytes(reference, 1).map_err(from_reader))
+            self.element.decode(&raw, &|reference| match &self.heap {
+                Some(dataset) => dataset.resolve_vlen_reference_bytes(reference, 1).map_err(from_reader),
+                None => Err(Error::internal("a text in the heap of a dataset without one")),
+            })
         };
         read().at(|| &self.info.path)
     }
