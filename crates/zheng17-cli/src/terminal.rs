@@ -1,7 +1,7 @@
 //! What the program says and how: text on standard output, progress on standard error, and signals that stop it.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -110,34 +110,39 @@ fn stop_now() -> ! {
 
 /// A progress bar, if standard error is a terminal and nobody asked for quiet.
 pub(crate) fn progress(quiet: bool) -> Arc<dyn Progress> {
-    if quiet || !std::io::stderr().is_terminal() { Arc::new(NoProgress) } else { Arc::new(Bar::new()) }
+    if quiet || !std::io::stderr().is_terminal() { Arc::new(NoProgress) } else { Arc::new(Bar::default()) }
 }
 
-struct Bar(ProgressBar);
+/// The bar of the current pass.
+#[derive(Default)]
+struct Bar(Mutex<Option<ProgressBar>>);
 
 impl Bar {
-    fn new() -> Self {
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        let template = "{msg:28} {bar:30} {human_pos}/{human_len} cells, {elapsed} gone, {eta} to go";
-        // The template is constant; if a later indicatif refuses it, its default still shows progress.
-        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self(bar)
+    fn current(&self) -> MutexGuard<'_, Option<ProgressBar>> {
+        // A bar that another thread was drawing when it panicked is still a bar.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Progress for Bar {
     fn start(&self, pass: &str, n_cells: usize) {
-        self.0.reset();
-        self.0.set_length(n_cells as u64);
-        self.0.set_message(pass.to_owned());
+        let template = "{msg:26} {wide_bar} {human_pos} of {human_len} cells, {eta} to go";
+        // The template is constant; if a later indicatif refuses it, its default still shows progress.
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = ProgressBar::with_draw_target(Some(n_cells as u64), ProgressDrawTarget::stderr());
+        *self.current() = Some(bar.with_style(style).with_message(pass.to_owned()));
     }
 
     fn advance(&self, n_cells: usize) {
-        self.0.inc(n_cells as u64);
+        if let Some(bar) = &*self.current() {
+            bar.inc(n_cells as u64);
+        }
     }
 
     fn finish(&self) {
-        self.0.finish_and_clear();
+        if let Some(bar) = self.current().take() {
+            bar.finish_and_clear();
+        }
     }
 }
 
