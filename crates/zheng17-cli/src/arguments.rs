@@ -173,6 +173,9 @@ pub(crate) struct InspectArguments {
 }
 
 /// List the backends and what they can do
+///
+/// Threads: whether more than one is used. Beyond memory: whether a matrix may be larger than memory. scanpy-1.4: whether that
+/// version of the recipe can run, which adds up in the order of cells. Result: how it compares with the reference, serial.
 #[derive(Debug, Args)]
 pub(crate) struct BackendsArguments {
     /// Write the list as JSON

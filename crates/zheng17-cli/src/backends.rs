@@ -1,13 +1,16 @@
 //! `zheng17 backends`: the backends of this program and what they can do, from their capabilities.
 
-use comfy_table::Table;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use comfy_table::{ContentArrangement, Table};
 use serde_json::json;
 use zheng17_core::Result;
 use zheng17_core::backend::Determinism;
 
 use crate::arguments::BackendsArguments;
 use crate::terminal::say;
+
+/// Fits most terminals and half a screen.
+const WIDTH: u16 = 100;
 
 /// Lists the backends.
 ///
@@ -34,17 +37,17 @@ pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
     }
     let yes = |flag: bool| if flag { "yes" } else { "no" };
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_header(["name", "what it is", "result", "scanpy-1.4", "beyond memory", "threads", "GPU"]);
+    table.load_style(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table.set_header(["name", "threads", "beyond memory", "GPU", "scanpy-1.4", "result", "what it is"]);
     for backend in all() {
         table.add_row([
             backend.name.as_str(),
-            backend.description.as_str(),
-            determinism(backend.determinism),
-            yes(backend.ordered_fold),
-            yes(backend.out_of_core),
             yes(backend.threads),
+            yes(backend.out_of_core),
             yes(backend.devices),
+            yes(backend.ordered_fold),
+            determinism(backend.determinism),
+            backend.description.as_str(),
         ]);
     }
     say(&format!("{table}\n"))
@@ -52,7 +55,7 @@ pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
 
 fn determinism(determinism: Determinism) -> &'static str {
     match determinism {
-        Determinism::SameBits => "same bits as the reference",
-        Determinism::SameBitsUpToLog => "same bits up to the logarithm",
+        Determinism::SameBits => "same bits",
+        Determinism::SameBitsUpToLog => "same bits up to the log",
     }
 }

@@ -167,7 +167,7 @@ impl fmt::Display for Warning {
                 )
             }
             Self::Duplicates { entries } => {
-                write!(f, "{entries} duplicate entries: those of the same cell and gene were summed")
+                write!(f, "duplicate entries: {entries}; those of the same cell and gene were summed")
             }
             Self::NotCounts { fractional, entries } => {
                 write!(f, "the input does not look like counts: {fractional} of {entries} values are not integers")
@@ -178,15 +178,15 @@ impl fmt::Display for Warning {
                     "the input looks logarithmised already (largest value {largest:.4}); the recipe expects counts"
                 )
             }
-            Self::EmptyCells { cells } => write!(f, "{cells} cells have no counts; they are kept, without expression"),
+            Self::EmptyCells { cells } => write!(f, "cells without counts: {cells}; they are kept, without expression"),
             Self::EmptyAmongSelected { cells } => {
-                write!(f, "{cells} cells have no counts in the selected genes; they are kept, without expression")
+                write!(f, "cells without counts in the selected genes: {cells}; they are kept, without expression")
             }
             Self::DroppedCells { cells, version } => {
-                write!(f, "{cells} cells dropped: {version} drops those with a total below 1")
+                write!(f, "cells dropped: {cells}; {version} drops those with a total below 1")
             }
             Self::FewerComponents { asked, computed } => {
-                write!(f, "{computed} principal components instead of {asked}: there are no more")
+                write!(f, "principal components: {computed} instead of {asked}; there are no more")
             }
             Self::LoggedAnyway { version } => write!(f, "{version} logarithmises even where told not to"),
         }
