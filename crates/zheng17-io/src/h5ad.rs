@@ -6,7 +6,7 @@ use zheng17_core::{Error, Result, Shape};
 use crate::dataset::{Choices, Dataset, Format, Layout, OpenOptions};
 use crate::frame::read_frame;
 use crate::hdf5::{Hdf5File, NodeKind, text_attribute};
-use crate::matrix::{Columns, NameList, Names, StoredMatrix};
+use crate::matrix::{NameList, Names, StoredMatrix};
 use crate::open::Opened;
 
 /// Opens an AnnData file.
@@ -21,7 +21,7 @@ pub(crate) fn open(opened: Opened<'_>, options: &OpenOptions) -> Result<Dataset>
     let obs = read_frame(file, "obs", stored.shape.n_cells, &mut notes)?;
     let var = read_frame(file, &var, stored.shape.n_genes, &mut notes)?;
     let names = Names { file: opened.name(), cells: NameList::new(&obs.index), genes: NameList::new(&var.index) };
-    let matrix = stored.open(file, Columns::All, names)?;
+    let matrix = stored.open(file, names)?;
     notes.extend(matrix.notes);
     Ok(Dataset {
         path: opened.path.to_owned(),

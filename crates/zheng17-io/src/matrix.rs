@@ -31,13 +31,6 @@ pub(crate) struct StoredMatrix {
     pub(crate) shape: Shape,
 }
 
-/// Which of the stored columns count as genes.
-pub(crate) enum Columns {
-    All,
-    /// Those at these positions.
-    Some(Vec<usize>),
-}
-
 /// What messages call the file, its cells and its genes.
 pub(crate) struct Names {
     pub(crate) file: String,
@@ -82,14 +75,21 @@ pub(crate) struct OpenMatrix {
 
 impl StoredMatrix {
     /// Makes a source of cells of it. Errors name the dataset; the source's own errors name the file as well.
-    pub(crate) fn open(self, file: &dyn Hdf5File, columns: Columns, names: Names) -> Result<OpenMatrix> {
+    pub(crate) fn open(self, file: &dyn Hdf5File, names: Names) -> Result<OpenMatrix> {
         match self.layout {
-            Layout::Dense => self.open_dense(file, columns, names),
-            _ => self.open_sparse(file, columns, names),
+            Layout::Dense => self.open_dense(file, names),
+            Layout::Csc => self.open_by_genes(file, &names),
+            Layout::Csr | Layout::Coordinate => self.open_by_cells(file, None, names),
         }
     }
 
-    fn open_dense(self, file: &dyn Hdf5File, columns: Columns, names: Names) -> Result<OpenMatrix> {
+    /// Makes a source of cells of some columns of a matrix that is stored by cells; the others are skipped while reading.
+    pub(crate) fn open_columns(self, file: &dyn Hdf5File, kept: &[usize], names: Names) -> Result<OpenMatrix> {
+        let columns = GeneMap::new(self.shape.n_genes, kept);
+        self.open_by_cells(file, Some(columns), names)
+    }
+
+    fn open_dense(self, file: &dyn Hdf5File, names: Names) -> Result<OpenMatrix> {
         let dataset = file.dataset(&self.location)?;
         let info = dataset.info();
         let matrix = MatrixInfo {
@@ -100,13 +100,36 @@ impl StoredMatrix {
             compression: info.compression(),
         };
         let notes = large_chunks(info).into_iter().collect();
-        let (columns, n_genes) = column_map(columns, self.shape.n_genes);
-        let source = DenseRows { dataset, shape: Shape { n_genes, ..self.shape }, columns, names };
+        let source = DenseRows { dataset, shape: self.shape, names };
         Ok(OpenMatrix { source: Arc::new(source), info: matrix, notes })
     }
 
-    fn open_sparse(self, file: &dyn Hdf5File, columns: Columns, names: Names) -> Result<OpenMatrix> {
+    fn open_by_cells(self, file: &dyn Hdf5File, columns: Option<GeneMap>, names: Names) -> Result<OpenMatrix> {
+        let parts = self.open_parts(file, self.shape.n_cells)?;
+        let n_genes = columns.as_ref().map_or(self.shape.n_genes, GeneMap::n_selected);
+        let shape = Shape { n_genes, ..self.shape };
+        let source =
+            SparseRows { entries: parts.entries, indptr: parts.indptr, location: self.location, shape, columns, names };
+        Ok(OpenMatrix { source: Arc::new(source), info: parts.info, notes: parts.notes })
+    }
+
+    fn open_by_genes(self, file: &dyn Hdf5File, names: &Names) -> Result<OpenMatrix> {
+        let mut parts = self.open_parts(file, self.shape.n_genes)?;
         let location = self.location;
+        let n_entries = parts.entries.data.info().n_rows();
+        parts.notes.push(format!(
+            "{location} is stored by genes (CSC); its {n_entries} entries were converted to rows of cells in memory."
+        ));
+        let matrix = parts.entries.rows_from_columns(&parts.indptr, self.shape)?;
+        let mut source = MemorySource::new(matrix, format!("{}: {location}", names.file))?;
+        source.cell_names = names.cells.all();
+        source.gene_names = names.genes.all();
+        Ok(OpenMatrix { source: Arc::new(source), info: parts.info, notes: parts.notes })
+    }
+
+    /// Opens the three arrays of a sparse matrix of so many rows or columns, and checks their lengths and the pointers.
+    fn open_parts(&self, file: &dyn Hdf5File, n_major: usize) -> Result<SparseParts> {
+        let location = &self.location;
         let dataset = |name: &str| file.dataset(&format!("{location}/{name}"));
         let (data, indices, pointers) = (dataset("data")?, dataset("indices")?, dataset("indptr")?);
         for part in [&data, &indices, &pointers] {
@@ -117,11 +140,10 @@ impl StoredMatrix {
         }
         let (n_entries, n_indices) = (data.info().n_rows(), indices.info().n_rows());
         if n_entries != n_indices {
-            return Err(Error::input(format!("{n_indices} indices for {n_entries} values")).at(&location));
+            return Err(Error::input(format!("{n_indices} indices for {n_entries} values")).at(location));
         }
         data.check_written()?;
         indices.check_written()?;
-        let n_major = if self.layout == Layout::Csc { self.shape.n_genes } else { self.shape.n_cells };
         let indptr = pointers
             .read(0..pointers.info().n_rows())?
             .into_positions()
@@ -141,25 +163,17 @@ impl StoredMatrix {
             index_type: Some(indices.info().type_name.clone()),
             compression: data.info().compression(),
         };
-        let mut notes: Vec<String> =
-            [&data, &indices].into_iter().filter_map(|part| large_chunks(part.info())).collect();
-        let entries = Entries { data, indices };
-        let source: Arc<dyn ChunkSource> = if self.layout == Layout::Csc {
-            notes.push(format!(
-                "{location} is stored by genes (CSC); its {n_entries} entries were converted to rows of cells in memory."
-            ));
-            let matrix = entries.rows_from_columns(&indptr, self.shape, &columns)?;
-            let mut source = MemorySource::new(matrix, format!("{}: {location}", names.file))?;
-            source.cell_names = names.cells.all();
-            source.gene_names = names.genes.all();
-            Arc::new(source)
-        } else {
-            let (columns, n_genes) = column_map(columns, self.shape.n_genes);
-            let shape = Shape { n_genes, ..self.shape };
-            Arc::new(SparseRows { entries, indptr, location, shape, columns, names })
-        };
-        Ok(OpenMatrix { source, info, notes })
+        let notes = [&data, &indices].into_iter().filter_map(|part| large_chunks(part.info())).collect();
+        Ok(SparseParts { entries: Entries { data, indices }, indptr, info, notes })
     }
+}
+
+/// A sparse matrix whose arrays fit each other.
+struct SparseParts {
+    entries: Entries,
+    indptr: Vec<u64>,
+    info: MatrixInfo,
+    notes: Vec<String>,
 }
 
 /// A note on chunks so large that holding one is felt; some writers make one chunk of everything.
@@ -170,13 +184,6 @@ fn large_chunks(info: &DatasetInfo) -> Option<String> {
         info.path,
         bytes.div_ceil(1_000_000)
     ))
-}
-
-fn column_map(columns: Columns, n_columns: usize) -> (Option<GeneMap>, usize) {
-    match columns {
-        Columns::All => (None, n_columns),
-        Columns::Some(kept) => (Some(GeneMap::new(n_columns, &kept)), kept.len()),
-    }
 }
 
 /// The values and minor indices of a sparse matrix.
@@ -196,65 +203,52 @@ impl Entries {
     }
 
     /// Transposes by counting: one pass over the indices for the sizes of rows, one over everything to put it there.
-    fn rows_from_columns(&self, indptr: &[u64], shape: Shape, columns: &Columns) -> Result<CsrBuffer> {
-        let n_stored = indptr.len() - 1;
-        let (new_index, n_genes) = match columns {
-            Columns::All => (None, n_stored),
-            Columns::Some(kept) => (Some(GeneMap::new(n_stored, kept)), kept.len()),
-        };
+    fn rows_from_columns(&self, indptr: &[u64], shape: Shape) -> Result<CsrBuffer> {
+        let n_entries = indptr[shape.n_genes];
         let column_of = |entry: u64, column: &mut usize| {
             while indptr[*column + 1] <= entry {
                 *column += 1;
             }
-            match &new_index {
-                None => *column as u32,
-                Some(map) => map.new_index()[*column],
-            }
+            *column
         };
         let mut row_ends = vec![0_u64; shape.n_cells + 1];
-        let mut column = 0;
-        for piece in pieces(0..indptr[n_stored], PIECE) {
+        for piece in pieces(0..n_entries, PIECE) {
             for (entry, cell) in piece.clone().zip(self.indices(piece)?) {
-                let gene = column_of(entry, &mut column);
                 let Some(count) = row_ends.get_mut(cell as usize + 1) else {
                     return Err(Error::input(format!(
-                        "column {column}: row index {cell}, but there are only {} cells",
+                        "column {}: row index {cell}, but there are only {} cells",
+                        column_of(entry, &mut 0),
                         shape.n_cells
                     ))
                     .at(&self.indices.info().path));
                 };
-                *count += u64::from(gene != GeneMap::NOT_SELECTED);
+                *count += 1;
             }
         }
         for row in 0..shape.n_cells {
             row_ends[row + 1] += row_ends[row];
         }
-        let n_kept = row_ends[shape.n_cells] as usize;
         let mut next = row_ends.clone();
-        let mut indices = vec![0_u32; n_kept];
-        let mut values = Values::F32(vec![0.0; n_kept]);
+        let mut indices = vec![0_u32; n_entries as usize];
+        let mut values = Values::F32(vec![0.0; n_entries as usize]);
         let mut column = 0;
-        for piece in pieces(0..indptr[n_stored], PIECE) {
+        for piece in pieces(0..n_entries, PIECE) {
             let read = self.values(piece.clone())?;
             if read.kind() == ValueKind::F64 {
                 values.widen();
             }
             let read = read.as_ref();
             for (at, (entry, cell)) in piece.clone().zip(self.indices(piece)?).enumerate() {
-                let gene = column_of(entry, &mut column);
-                if gene == GeneMap::NOT_SELECTED {
-                    continue;
-                }
                 let to = next[cell as usize] as usize;
                 next[cell as usize] += 1;
-                indices[to] = gene;
+                indices[to] = column_of(entry, &mut column) as u32;
                 match &mut values {
                     Values::F32(values) => values[to] = read.get(at) as f32,
                     Values::F64(values) => values[to] = read.get(at),
                 }
             }
         }
-        Ok(CsrBuffer { first_cell: 0, n_genes, indptr: row_ends, indices, values })
+        Ok(CsrBuffer { first_cell: 0, n_genes: shape.n_genes, indptr: row_ends, indices, values })
     }
 }
 
@@ -370,7 +364,6 @@ impl ChunkSource for SparseRows {
 struct DenseRows {
     dataset: Arc<dyn Hdf5Dataset>,
     shape: Shape,
-    columns: Option<GeneMap>,
     names: Names,
 }
 
@@ -400,8 +393,8 @@ impl DenseRows {
             let stop = ((start / at_once + 1) * at_once).min(end);
             let values = smallest(self.dataset.read(start..stop)?).at(|| &self.dataset.info().path)?;
             match &values {
-                Values::F32(values) => append_dense(values, n_columns, self.columns.as_ref(), out),
-                Values::F64(values) => append_dense(values, n_columns, self.columns.as_ref(), out),
+                Values::F32(values) => append_dense(values, n_columns, out),
+                Values::F64(values) => append_dense(values, n_columns, out),
             }
             start = stop;
         }
@@ -412,7 +405,7 @@ impl DenseRows {
     }
 }
 
-fn append_dense<V>(values: &[V], n_columns: usize, columns: Option<&GeneMap>, out: &mut CsrBuffer)
+fn append_dense<V>(values: &[V], n_columns: usize, out: &mut CsrBuffer)
 where
     V: zheng17_core::matrix::Value,
 {
@@ -420,10 +413,9 @@ where
     for row in values.chunks_exact(n_columns.max(1)) {
         for (column, &value) in row.iter().enumerate() {
             let value = value.to_f64();
-            let gene = columns.map_or(column as u32, |map| map.new_index()[column]);
             // NaN is not zero: it is kept for whoever checks values.
-            if value != 0.0 && gene != GeneMap::NOT_SELECTED {
-                out.indices.push(gene);
+            if value != 0.0 {
+                out.indices.push(column as u32);
                 kept.push(value);
             }
         }

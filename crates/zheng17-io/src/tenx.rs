@@ -8,7 +8,7 @@ use zheng17_core::{Error, Result, Shape};
 use crate::dataset::{Choices, Dataset, FeatureTypes, Format, Layout, OpenOptions};
 use crate::features::{INDEX, distinct, keep_types, rows_with, strings, types_of};
 use crate::hdf5::{Array, Hdf5File, NodeKind, has_dataset, read_all};
-use crate::matrix::{Columns, NameList, Names, StoredMatrix};
+use crate::matrix::{NameList, Names, StoredMatrix};
 use crate::open::Opened;
 use crate::table::{Column, ColumnData, Table};
 
@@ -63,15 +63,13 @@ pub(crate) fn open_v3(opened: Opened<'_>, options: &OpenOptions) -> Result<Datas
     }
     keep_types(&var, &options.feature_types, &mut kept, &mut notes)?;
 
-    let columns = if kept.len() == shape.n_genes {
-        Columns::All
-    } else {
+    let all = kept.len() == shape.n_genes;
+    if !all {
         var = var.select(&kept);
-        Columns::Some(kept)
-    };
+    }
     let names = Names { file: opened.name(), cells: NameList::new(&obs.index), genes: NameList::new(&var.index) };
     let matrix = StoredMatrix { location: "matrix".to_owned(), layout: Layout::Csr, shape };
-    let matrix = matrix.open(file, columns, names)?;
+    let matrix = if all { matrix.open(file, names)? } else { matrix.open_columns(file, &kept, names)? };
     notes.extend(matrix.notes);
     Ok(Dataset {
         path: path.to_owned(),
@@ -115,7 +113,7 @@ pub(crate) fn open_v2(opened: Opened<'_>, options: &OpenOptions, genomes: Vec<St
     var.set("gene_ids", strings(ids));
     let names = Names { file: opened.name(), cells: NameList::new(&obs.index), genes: NameList::new(&var.index) };
     let matrix = StoredMatrix { location: genome, layout: Layout::Csr, shape };
-    let matrix = matrix.open(file, Columns::All, names)?;
+    let matrix = matrix.open(file, names)?;
     Ok(Dataset {
         path: path.to_owned(),
         format: Format::TenxV2,

@@ -6,6 +6,8 @@ mod common;
 use std::path::Path;
 
 use common::{dump, first_difference, open_and_read, run_python};
+use zheng17_core::CsrBuffer;
+use zheng17_core::matrix::ValueKind;
 use zheng17_io::{FeatureTypes, OpenOptions};
 use zheng17_test_support as support;
 
@@ -43,6 +45,34 @@ fn compare_all(folder: &Path, at_least: usize) {
 #[test]
 fn layouts_that_are_kept_here() {
     compare_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/layouts"), 40);
+}
+
+#[test]
+fn several_threads_read_ranges_in_any_order() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/layouts");
+    for name in ["chunks_earliest_2_grow_all.h5ad", "store_all_csc.h5ad", "dense_grow_latest_lzf.h5ad"] {
+        let (dataset, whole) = open_and_read(&folder.join(name), &OpenOptions::default()).expect("a fixture");
+        let n_cells = whole.n_cells();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (source, whole) = (&dataset.source, &whole);
+                scope.spawn(move || {
+                    let mut chunk = CsrBuffer::new(whole.n_genes, ValueKind::F32);
+                    for round in 0..200 {
+                        let start = (round * 31 + thread * 7) % n_cells;
+                        let end = (start + 1 + round % 9).min(n_cells);
+                        source.read_cells(start..end, &mut chunk).expect("a range");
+                        let expected = whole.view().rows(start..end);
+                        let mut copy = CsrBuffer::new(whole.n_genes, ValueKind::F32);
+                        copy.append(expected);
+                        assert_eq!((&chunk.indptr, &chunk.indices), (&copy.indptr, &copy.indices), "{name} {start}");
+                        assert_eq!(chunk.values, copy.values, "{name} {start}");
+                        assert_eq!(chunk.first_cell, start);
+                    }
+                });
+            }
+        });
+    }
 }
 
 #[test]
