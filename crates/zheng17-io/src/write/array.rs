@@ -8,7 +8,7 @@ use libdeflater::{CompressionLvl, Compressor};
 use zheng17_core::error::{Error, Result, ResultExt};
 use zheng17_core::matrix::CsrView;
 
-use super::hdf5::{Attribute, DatasetId, DatasetSpec, Filters, Hdf5Sink, StoredType};
+use super::hdf5::{Attribute, DatasetId, DatasetSpec, Filters, Hdf5Output, StoredType};
 
 /// How arrays are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,14 +56,14 @@ impl Compression {
 
 /// The file that several arrays grow in.
 #[derive(Clone)]
-pub(crate) struct SharedSink(Arc<Mutex<Box<dyn Hdf5Sink>>>);
+pub(crate) struct SharedSink(Arc<Mutex<Hdf5Output>>);
 
 impl SharedSink {
-    pub(crate) fn new(sink: impl Hdf5Sink + 'static) -> Self {
-        Self(Arc::new(Mutex::new(Box::new(sink))))
+    pub(crate) fn new(output: Hdf5Output) -> Self {
+        Self(Arc::new(Mutex::new(output)))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Box<dyn Hdf5Sink>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Hdf5Output> {
         // Whoever panicked with the file in hand took the writer along; the output is never finished after that.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -234,7 +234,7 @@ impl ArrayWriter {
             self.compressed.truncate(length);
             stored = &self.compressed;
         }
-        self.sink.lock().write_chunk(dataset, self.n_chunks, stored)?;
+        self.sink.lock().write_chunk(dataset, stored)?;
         self.n_chunks += 1;
         self.waiting.clear();
         Ok(())
@@ -284,17 +284,6 @@ pub(crate) fn push_row_ends(indptr: &mut ArrayWriter, rows: CsrView<'_>, n_entri
         bytes.extend(ends.iter().flat_map(|&end| (end - start + n_entries).to_le_bytes()));
     })?;
     Ok(n_entries + rows.n_entries() as u64)
-}
-
-/// The bytes of texts that are all filled up to one length, and how they are stored.
-pub(crate) fn fixed_texts(texts: &[String]) -> (StoredType, Vec<u8>) {
-    let width = texts.iter().map(String::len).max().unwrap_or(0).max(1);
-    let stored = StoredType::FixedText { size: width as u32, utf8: !texts.iter().all(|text| text.is_ascii()) };
-    let mut bytes = Vec::with_capacity(texts.len() * width);
-    for text in texts {
-        bytes.extend(text.bytes().chain(std::iter::repeat(0)).take(width));
-    }
-    (stored, bytes)
 }
 
 /// Says what a dataset is, in AnnData's words; all of its dataset encodings have one version.

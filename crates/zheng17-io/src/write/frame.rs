@@ -33,16 +33,16 @@ pub(crate) fn write_array<T: Element>(sink: &SharedSink, path: &str, values: &[T
 
 /// Writes a list of texts.
 pub(crate) fn write_texts(sink: &SharedSink, path: &str, texts: &[&str]) -> Result<()> {
-    let dataset = create_texts(sink, path, texts)?;
+    let dataset = create_texts(sink, path, &[texts.len()], texts)?;
     mark_dataset(sink, dataset, "string-array")
 }
 
-/// Writes a list of texts without saying what it is.
-pub(crate) fn create_texts(sink: &SharedSink, path: &str, texts: &[&str]) -> Result<DatasetId> {
+/// Writes texts without saying what they are; `shape` is empty for a single one.
+pub(crate) fn create_texts(sink: &SharedSink, path: &str, shape: &[usize], texts: &[&str]) -> Result<DatasetId> {
     if let Some(at) = texts.iter().position(|text| text.contains('\0')) {
         return Err(Error::input(format!("text {} holds a NUL character, which HDF5 can't store", at + 1)).at(path));
     }
-    sink.lock().create_texts(path, texts)
+    sink.lock().create_texts(path, shape, texts)
 }
 
 /// Writes a table as a data frame. Gives notes on names that had to change.

@@ -9,7 +9,7 @@ use zheng17_core::matrix::{CsrView, ValueKind, ValuesRef};
 
 use super::array::{ArraySpec, ArrayWriter, Compression, Element, SharedSink, push_row_ends};
 use super::frame::{create_encoded_group, write_table};
-use super::hdf5::{Attribute, RustHdf5Sink};
+use super::hdf5::{Attribute, Hdf5Output};
 use super::names::Names;
 use super::temporary::TemporaryFile;
 use super::uns::{UnsValue, write_uns};
@@ -108,7 +108,7 @@ impl H5adWriter {
     pub fn create(path: &Path, options: &CreateOptions<'_>) -> Result<Self> {
         options.compression.check()?;
         let temporary = TemporaryFile::create(path, options.inputs, options.force)?;
-        let sink = SharedSink::new(RustHdf5Sink::create(temporary.path(), path.display().to_string())?);
+        let sink = SharedSink::new(Hdf5Output::create(temporary.path(), path.display().to_string())?);
         let writer = Self {
             sink,
             temporary,

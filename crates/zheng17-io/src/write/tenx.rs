@@ -6,9 +6,9 @@ use zheng17_core::error::{Error, Result};
 use zheng17_core::matrix::{CsrView, ValuesRef};
 use zheng17_core::with_values;
 
-use super::array::{ArraySpec, ArrayWriter, Compression, Element, SharedSink, fixed_texts, push_row_ends};
+use super::array::{ArraySpec, ArrayWriter, Compression, Element, SharedSink, push_row_ends};
 use super::h5ad::CreateOptions;
-use super::hdf5::{Attribute, RustHdf5Sink, StoredType};
+use super::hdf5::{Attribute, Hdf5Output, StoredType};
 use super::temporary::TemporaryFile;
 use crate::table::Numbers;
 
@@ -70,7 +70,7 @@ impl TenxWriter {
             return Err(Error::unsupported("10x files have at most 2147483647 cells and genes").at(path.display()));
         }
         let temporary = TemporaryFile::create(path, options.inputs, options.force)?;
-        let sink = SharedSink::new(RustHdf5Sink::create(temporary.path(), path.display().to_string())?);
+        let sink = SharedSink::new(Hdf5Output::create(temporary.path(), path.display().to_string())?);
         let part = |name: &str, stored| {
             let path = format!("matrix/{name}");
             ArrayWriter::new(sink.clone(), numbers_spec(path, stored))
@@ -181,8 +181,8 @@ fn write_fixed_texts(sink: &SharedSink, path: &str, texts: &[String]) -> Result<
     if let Some(at) = texts.iter().position(|text| text.contains('\0')) {
         return Err(Error::input(format!("text {} holds a NUL character, which HDF5 can't store", at + 1)).at(path));
     }
-    let (stored, bytes) = fixed_texts(texts);
-    let width = stored.size();
+    let width = texts.iter().map(String::len).max().unwrap_or(0).max(1);
+    let stored = StoredType::FixedText { size: width as u32, utf8: !texts.iter().all(|text| text.is_ascii()) };
     let spec = ArraySpec {
         path: path.to_string(),
         stored,
@@ -192,7 +192,10 @@ fn write_fixed_texts(sink: &SharedSink, path: &str, texts: &[String]) -> Result<
         always_chunked: false,
     };
     let mut array = ArrayWriter::new(sink.clone(), spec)?;
-    let texts: Vec<&[u8]> = bytes.chunks_exact(width).collect();
-    array.push_converted(&texts, |texts, bytes| texts.iter().for_each(|text| bytes.extend_from_slice(text)))?;
+    array.push_converted(texts, |texts, bytes| {
+        for text in texts {
+            bytes.extend(text.bytes().chain(std::iter::repeat(0)).take(width));
+        }
+    })?;
     array.finish(texts.len()).map(|_| ())
 }

@@ -1,10 +1,10 @@
 //! The tree that becomes AnnData's `uns`.
 
-use zheng17_core::error::{Error, Result};
+use zheng17_core::error::Result;
 
 use super::array::{Element, SharedSink, mark_dataset, stored_bytes};
-use super::frame::{create_encoded_group, write_array, write_texts};
-use super::hdf5::{DatasetId, DatasetSpec, Filters, StoredType};
+use super::frame::{create_encoded_group, create_texts, write_array, write_texts};
+use super::hdf5::{DatasetSpec, Filters};
 use super::names::Names;
 
 /// A value in `uns`.
@@ -79,29 +79,17 @@ pub(crate) fn write_uns(sink: &SharedSink, path: &str, value: &UnsValue) -> Resu
 }
 
 fn write_scalar<T: Element>(sink: &SharedSink, path: &str, value: T) -> Result<()> {
-    let dataset = create_single(sink, path, T::STORED, &stored_bytes(&[value]))?;
+    let spec = DatasetSpec { stored: T::STORED, shape: Vec::new(), chunk: None, filters: Filters::default() };
+    let dataset = {
+        let mut sink = sink.lock();
+        let dataset = sink.create_dataset(path, &spec)?;
+        sink.write_whole(dataset, &stored_bytes(&[value]))?;
+        dataset
+    };
     mark_dataset(sink, dataset, "numeric-scalar")
 }
 
 fn write_text(sink: &SharedSink, path: &str, text: &str) -> Result<()> {
-    let dataset = create_text(sink, path, text)?;
+    let dataset = create_texts(sink, path, &[], &[text])?;
     mark_dataset(sink, dataset, "string")
-}
-
-/// Writes a single text without saying what it is. It has a fixed length in the file, which every reader takes as a text.
-pub(crate) fn create_text(sink: &SharedSink, path: &str, text: &str) -> Result<DatasetId> {
-    if text.contains('\0') {
-        return Err(Error::input("the text holds a NUL character, which HDF5 can't store").at(path));
-    }
-    let mut bytes = text.as_bytes().to_vec();
-    bytes.resize(bytes.len().max(1), 0);
-    create_single(sink, path, StoredType::FixedText { size: bytes.len() as u32, utf8: true }, &bytes)
-}
-
-fn create_single(sink: &SharedSink, path: &str, stored: StoredType, bytes: &[u8]) -> Result<DatasetId> {
-    let spec = DatasetSpec { stored, shape: Vec::new(), chunk: None, filters: Filters::default() };
-    let mut sink = sink.lock();
-    let dataset = sink.create_dataset(path, &spec)?;
-    sink.write_whole(dataset, bytes)?;
-    Ok(dataset)
 }

@@ -130,7 +130,8 @@ impl<'a> Copier<'a> {
         match copied {
             Err(error) if matches!(error.kind(), ErrorKind::Input | ErrorKind::Unsupported) => {
                 self.notes.push(format!("{path} was left out: {error}."));
-                self.sink.lock().remove(path)
+                self.sink.lock().remove(path);
+                Ok(())
             }
             other => other,
         }

@@ -9,10 +9,9 @@ use super::Copier;
 use crate::dataset::Layout;
 use crate::hdf5::{Array, DatasetInfo, NamedAttribute, NodeKind, text_attribute};
 use crate::table::{Numbers, with_numbers};
-use crate::write::array::{ArraySpec, ArrayWriter, Compression, Element, fixed_texts, mark_dataset, stored_bytes};
+use crate::write::array::{ArraySpec, ArrayWriter, Compression, Element, mark_dataset, stored_bytes};
 use crate::write::frame::{create_encoded_group, create_texts};
-use crate::write::hdf5::{Attribute, DatasetId, DatasetSpec, Filters, Hdf5Sink, StoredType};
-use crate::write::uns::create_text;
+use crate::write::hdf5::{Attribute, DatasetId, DatasetSpec, Field, Filters, Hdf5Output, StoredType};
 
 /// Elements that are read at once.
 pub(super) const PIECE: u64 = 1 << 20;
@@ -66,8 +65,8 @@ fn stored_form(stored: StoredType, values: &Array) -> Result<Vec<u8>> {
     })
 }
 
-fn stored_elements<T: Element>(values: &[T]) -> (StoredType, Vec<u8>) {
-    (T::STORED, stored_bytes(values))
+fn field_of<T: Element>(values: &[T]) -> Field<'static> {
+    Field::Elements(T::STORED, stored_bytes(values))
 }
 
 /// 16-bit floats come from the reader as 32-bit ones.
@@ -136,14 +135,9 @@ impl Copier<'_> {
         let copy = if text_attribute(self.file, from, "encoding-type")?.as_deref() == Some("null") {
             self.sink.lock().create_nothing(to)?
         } else if info.type_name == "str" {
-            let texts = match info.shape.len() {
-                0 | 1 => dataset.read(0..info.n_rows())?.into_strings()?,
-                n => return Err(Error::unsupported(format!("texts in {n} dimensions")).at(from)),
-            };
-            match texts.as_slice() {
-                [text] if is_scalar => create_text(&self.sink, to, text)?,
-                texts => create_texts(&self.sink, to, &texts.iter().map(String::as_str).collect::<Vec<_>>())?,
-            }
+            let texts = dataset.read(0..info.n_rows())?.into_strings()?;
+            let shape: Vec<usize> = info.shape.iter().map(|&length| length as usize).collect();
+            create_texts(&self.sink, to, &shape, &texts.iter().map(String::as_str).collect::<Vec<_>>())?
         } else if info.type_name == "record" {
             self.copy_records(&dataset.read(0..info.n_rows())?, to, &info.shape).at(|| from)?
         } else if is_scalar {
@@ -167,30 +161,22 @@ impl Copier<'_> {
         Ok(copy)
     }
 
-    /// Copies records; texts in them get the length of the longest.
     fn copy_records(&self, records: &Array, to: &str, shape: &[u64]) -> Result<DatasetId> {
         let (Array::Records(columns), 0 | 1) = (records, shape.len()) else {
             return Err(Error::unsupported(format!("records in {} dimensions", shape.len())));
         };
-        let n_records = shape.iter().product::<u64>() as usize;
         let mut fields = Vec::new();
-        let mut parts = Vec::new();
         for (name, values) in columns {
-            let (stored, bytes) = match values {
-                Array::Strings(texts) => fixed_texts(texts),
-                Array::Bools(flags) => (StoredType::Bool, stored_bytes(flags)),
-                Array::Numbers(numbers) => with_numbers!(numbers, |v| stored_elements(v)),
+            let field = match values {
+                Array::Strings(texts) => Field::Texts(texts),
+                Array::Bools(flags) => Field::Elements(StoredType::Bool, stored_bytes(flags)),
+                Array::Numbers(numbers) => with_numbers!(numbers, |v| field_of(v)),
                 other => return Err(Error::unsupported(format!("field {name} holds {}", other.describe()))),
             };
-            fields.push((name.clone(), stored));
-            parts.push((stored.size(), bytes));
+            fields.push((name.clone(), field));
         }
-        let bytes: Vec<u8> = (0..n_records)
-            .flat_map(|at| parts.iter().flat_map(move |(size, bytes)| &bytes[at * size..(at + 1) * size]))
-            .copied()
-            .collect();
         let length = shape.first().map(|&length| length as usize);
-        self.sink.lock().create_records(to, &fields, length, &bytes)
+        self.sink.lock().create_records(to, &fields, length)
     }
 
     /// Starts an array of the input's number type, compressed if the input is.
@@ -219,12 +205,12 @@ impl Copier<'_> {
     fn copy_attributes(
         &self,
         from: &str,
-        set: impl Fn(&mut dyn Hdf5Sink, &str, Attribute<'_>) -> Result<()>,
+        set: impl Fn(&mut Hdf5Output, &str, Attribute<'_>) -> Result<()>,
     ) -> Result<()> {
         for NamedAttribute { name, shape, values } in self.file.attributes(from)? {
             let is_single = shape.is_empty();
             let mut sink = self.sink.lock();
-            let mut set = |value| set(sink.as_mut(), &name, value);
+            let mut set = |value| set(&mut sink, &name, value);
             match (&values, shape.len()) {
                 (_, 2..) => Err(Error::unsupported("it has more than one dimension")),
                 (Array::Strings(texts), _) => match texts.as_slice() {
