@@ -29,15 +29,11 @@ impl Dense {
         dense
     }
 
-    /// The values of a backend's matrix and their number type, and whether its chunks keep what chunks must keep.
-    pub(crate) fn visit(
-        subject: &Subject,
-        matrix: &AnyMatrix,
-        ctx: &Context,
-    ) -> Result<(Self, Option<ValueKind>), Stop> {
+    /// The values of a backend's matrix and their number types, and whether its chunks keep what chunks must keep.
+    pub(crate) fn visit(subject: &Subject, matrix: &AnyMatrix, ctx: &Context) -> Result<(Self, Vec<ValueKind>), Stop> {
         let shape = subject.backend.shape(matrix);
         let mut dense = Self::from_fn(shape.n_cells, shape.n_genes, |_, _| 0.0);
-        let mut kind = None;
+        let mut kinds = Vec::new();
         let mut fault = None;
         let mut next_cell = 0;
         subject.backend.visit(matrix, ctx, &mut |chunk| {
@@ -52,8 +48,8 @@ impl Dense {
                 complain(format!("a chunk that ends at cell {next_cell} of {}", shape.n_cells));
                 return Ok(());
             }
-            if *kind.get_or_insert(chunk.values().kind()) != chunk.values().kind() {
-                complain("chunks of different number types".to_owned());
+            if !kinds.contains(&chunk.values().kind()) {
+                kinds.push(chunk.values().kind());
             }
             for row in 0..chunk.n_cells() {
                 let mut genes = chunk.row_indices(row).to_vec();
@@ -68,7 +64,7 @@ impl Dense {
             Ok(())
         })?;
         match fault {
-            None if next_cell == shape.n_cells => Ok((dense, kind)),
+            None if next_cell == shape.n_cells => Ok((dense, kinds)),
             None => Err(Stop::Failed(format!("the visit ended at cell {next_cell} of {}", shape.n_cells))),
             Some(fault) => Err(Stop::Failed(fault)),
         }

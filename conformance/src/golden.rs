@@ -7,12 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::suite::{Outcome, Stop, Subject};
 
-/// The backend that may renew the golden set.
-const REFERENCE: &str = "serial";
-
 /// Compares a text with the one of this name.
 pub(crate) fn compare(subject: &Subject, name: &str, text: &str) -> Outcome {
-    if subject.name() == REFERENCE {
+    if subject.renews_golden_set {
         let mut settings = insta::Settings::clone_current();
         settings.set_snapshot_path(folder());
         settings.set_prepend_module_to_snapshot(false);

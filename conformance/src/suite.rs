@@ -13,12 +13,14 @@ use zheng17_core::{AnyBackend, Capabilities, Error, SparseBackend as _};
 pub struct Subject {
     /// The backend.
     pub backend: Arc<AnyBackend>,
+    /// Whether it may renew the golden set, where asked to: the reference backend may, in tests.
+    pub renews_golden_set: bool,
 }
 
 impl Subject {
     /// A backend to be examined.
     pub fn new(backend: AnyBackend) -> Self {
-        Self { backend: Arc::new(backend) }
+        Self { backend: Arc::new(backend), renews_golden_set: false }
     }
 
     /// What the backend says of itself.

@@ -57,7 +57,7 @@ fn describe(found: &Everything) -> String {
     line("genes in each bin", format!("{bin_sizes:?}"));
     line("best genes", format!("{best:?}"));
     line("selected", format!("{:?}", result.selected));
-    line("warnings", result.warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
+    line("warnings", result.warnings.iter().map(|warning| format!("{warning:?}")).collect::<Vec<_>>().join("; "));
     line("means", rounded(result.means.iter().copied().take(12)));
     line("dispersions", rounded(result.dispersions.iter().copied().take(12)));
     line("scores", rounded(result.scores.iter().copied().take(12)));

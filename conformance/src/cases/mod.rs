@@ -7,6 +7,7 @@ mod operations;
 mod real_files;
 mod recipes;
 mod reported;
+mod selections;
 mod summaries;
 
 use zheng17_core::recipe::RecipeVersion;
@@ -17,6 +18,7 @@ use crate::suite::{Case, Requirement};
 pub fn cases() -> Vec<Case> {
     let groups = [
         operations::cases(),
+        selections::cases(),
         summaries::cases(),
         recipes::cases(),
         edges::cases(),

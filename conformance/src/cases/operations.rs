@@ -1,4 +1,4 @@
-//! What the trait says of opening, visiting, selecting, transforming, multiplying, reducing and concatenating.
+//! What the trait says of opening, visiting, transforming, multiplying, reducing and concatenating.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::suite::{Case, Outcome, Stop, Subject};
 use crate::tolerance::{Against, Quantity, Tolerance, compare, tolerance};
 use crate::{case_list, ensure, ensure_eq};
 
-const EXACTLY: Tolerance = Tolerance { absolute: 0.0, relative: 0.0 };
+pub(super) const EXACTLY: Tolerance = Tolerance { absolute: 0.0, relative: 0.0 };
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = case_list!("open": every_cell_in_order_with_every_value_exact, a_damaged_chunk_is_an_error,
@@ -25,9 +25,6 @@ pub(super) fn cases() -> Vec<Case> {
         case_list!("visit": each_cell_once_at_its_place, an_error_ends_the_visit, a_cancellation_ends_the_visit,
         finished_cells_are_reported),
     );
-    cases.extend(case_list!("select": mask_on_both_axes, indices_on_both_axes, range_on_both_axes, all_on_both_axes,
-        one_kind_on_each_axis, nothing_selected_gives_nothing, a_mask_of_another_length_is_a_usage_error,
-        indices_that_do_not_increase_are_a_usage_error, positions_beyond_the_end_are_a_usage_error));
     cases.extend(
         case_list!("transform": scaling_rounds_once, maps_round_once_and_keep_zeros, what_becomes_zero_is_not_stored,
         casts_keep_or_round_to_nearest, factors_of_another_number_are_usage_errors),
@@ -40,7 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-fn expect_kind<T>(what: &str, result: Result<T>, kind: ErrorKind) -> Outcome {
+pub(super) fn expect_kind<T>(what: &str, result: Result<T>, kind: ErrorKind) -> Outcome {
     match result {
         Ok(_) => Err(Stop::Failed(format!("{what}: no error, expected one of kind {kind:?}"))),
         Err(error) if error.kind() == kind => Ok(()),
@@ -48,7 +45,7 @@ fn expect_kind<T>(what: &str, result: Result<T>, kind: ErrorKind) -> Outcome {
     }
 }
 
-fn expect_matrix(
+pub(super) fn expect_matrix(
     subject: &Subject,
     what: &str,
     matrix: &AnyMatrix,
@@ -57,12 +54,9 @@ fn expect_matrix(
     tolerance: Tolerance,
 ) -> Outcome {
     for ctx in contexts() {
-        let (found, found_kind) = Dense::visit(subject, matrix, &ctx)?;
+        let (found, kinds) = Dense::visit(subject, matrix, &ctx)?;
         found.expect(what, expected, tolerance)?;
-        ensure!(
-            found_kind.is_none_or(|found| found == kind),
-            "{what}: values of kind {found_kind:?}, expected {kind:?}"
-        );
+        ensure!(kinds.iter().all(|found| *found == kind), "{what}: values of kinds {kinds:?}, expected {kind:?}");
     }
     Ok(())
 }
@@ -210,107 +204,6 @@ fn finished_cells_are_reported(subject: &Subject) -> Outcome {
         }
     }
     Ok(())
-}
-
-// select
-
-/// Selects in every matrix, in every way to run, and compares. The selections are made for a number of positions.
-fn expect_selected(
-    subject: &Subject,
-    cells: impl Fn(usize) -> Selection,
-    genes: impl Fn(usize) -> Selection,
-) -> Outcome {
-    for (name, input) in matrices() {
-        for ctx in contexts() {
-            let matrix = open(subject, &input, &ctx)?;
-            let (cells, genes) = (cells(input.n_cells()), genes(input.n_genes));
-            let selected = subject.backend.select(&matrix, &cells, &genes)?;
-            let expected =
-                Dense::of(&input).select(&positions(&cells, input.n_cells()), &positions(&genes, input.n_genes));
-            expect_matrix(subject, name, &selected, &expected, input.values.kind(), EXACTLY)?;
-        }
-    }
-    Ok(())
-}
-
-fn positions(selection: &Selection, len: usize) -> Vec<usize> {
-    let selected = |at: &usize| match selection {
-        Selection::All => true,
-        Selection::Mask(mask) => mask[*at],
-        Selection::Indices(indices) => indices.contains(at),
-        Selection::Range(range) => range.contains(at),
-    };
-    (0..len).filter(selected).collect()
-}
-
-fn mask(len: usize) -> Selection {
-    Selection::Mask((0..len).map(|at| at % 3 != 1).collect())
-}
-
-fn indices(len: usize) -> Selection {
-    Selection::Indices((0..len).filter(|at| at * at % 5 != 1).collect())
-}
-
-fn middle(len: usize) -> Selection {
-    Selection::Range(len / 4..len - len / 3)
-}
-
-fn mask_on_both_axes(subject: &Subject) -> Outcome {
-    expect_selected(subject, mask, mask)
-}
-
-fn indices_on_both_axes(subject: &Subject) -> Outcome {
-    expect_selected(subject, indices, indices)
-}
-
-fn range_on_both_axes(subject: &Subject) -> Outcome {
-    expect_selected(subject, middle, middle)
-}
-
-fn all_on_both_axes(subject: &Subject) -> Outcome {
-    expect_selected(subject, |_| Selection::All, |_| Selection::All)
-}
-
-fn one_kind_on_each_axis(subject: &Subject) -> Outcome {
-    expect_selected(subject, mask, indices)?;
-    expect_selected(subject, middle, mask)?;
-    expect_selected(subject, indices, |_| Selection::All)?;
-    expect_selected(subject, |_| Selection::All, middle)
-}
-
-fn nothing_selected_gives_nothing(subject: &Subject) -> Outcome {
-    let none: [fn(usize) -> Selection; 3] =
-        [|len| Selection::Mask(vec![false; len]), |_| Selection::Indices(vec![]), |len| Selection::Range(len..len)];
-    for none in none {
-        expect_selected(subject, none, |_| Selection::All)?;
-        expect_selected(subject, |_| Selection::All, none)?;
-        expect_selected(subject, none, none)?;
-    }
-    Ok(())
-}
-
-fn expect_refused(subject: &Subject, what: &str, wrong: &Selection) -> Outcome {
-    let matrix = open(subject, &from_fn(6, 6, |cell, gene| (cell + gene) as f64), &Context::default())?;
-    let all = &Selection::All;
-    expect_kind(&format!("{what} for cells"), subject.backend.select(&matrix, wrong, all), ErrorKind::Usage)?;
-    expect_kind(&format!("{what} for genes"), subject.backend.select(&matrix, all, wrong), ErrorKind::Usage)
-}
-
-fn a_mask_of_another_length_is_a_usage_error(subject: &Subject) -> Outcome {
-    expect_refused(subject, "a short mask", &Selection::Mask(vec![true; 5]))?;
-    expect_refused(subject, "a long mask", &Selection::Mask(vec![true; 7]))
-}
-
-fn indices_that_do_not_increase_are_a_usage_error(subject: &Subject) -> Outcome {
-    expect_refused(subject, "decreasing indices", &Selection::Indices(vec![2, 1]))?;
-    expect_refused(subject, "an index twice", &Selection::Indices(vec![0, 3, 3]))
-}
-
-fn positions_beyond_the_end_are_a_usage_error(subject: &Subject) -> Outcome {
-    expect_refused(subject, "an index beyond the end", &Selection::Indices(vec![0, 6]))?;
-    expect_refused(subject, "a range beyond the end", &Selection::Range(5..7))?;
-    let (from, to) = (4, 2);
-    expect_refused(subject, "a range that ends before it starts", &Selection::Range(from..to))
 }
 
 // transform

@@ -45,13 +45,14 @@ impl GramBlock {
         self.corrections.clear();
     }
 
-    /// Adds the next cells, whose rows must be sorted, as those of selected genes are.
+    /// Adds the next cells. Rows that are sorted, as those of selected genes are, cost nothing more.
     pub fn add(&mut self, chunk: CsrView<'_>, plan: &OutputPlan) {
         with_values!(chunk.values(), |values| {
             for row in 0..chunk.n_cells() {
                 let range = chunk.row_range(row);
                 let scale = plan.cell_scale[chunk.first_cell() + row];
                 normalise(self.arch, &values[range.clone()], scale, plan.log, &mut self.normalised);
+                let first = self.genes.len();
                 for (&gene, &value) in chunk.indices()[range].iter().zip(&self.normalised) {
                     let at = gene as usize;
                     let correction = match plan.max_value {
@@ -61,6 +62,9 @@ impl GramBlock {
                     self.genes.push(gene);
                     self.corrections.push(correction);
                     self.sums.sums[at] += correction;
+                }
+                if !self.genes[first..].is_sorted() {
+                    sort_row(&mut self.genes[first..], &mut self.corrections[first..]);
                 }
                 self.indptr.push(self.genes.len());
             }
@@ -95,5 +99,13 @@ impl GramBlock {
     /// The sums.
     pub fn sums(&self) -> &Gram {
         &self.sums
+    }
+}
+
+fn sort_row(genes: &mut [u32], corrections: &mut [f64]) {
+    let mut entries: Vec<(u32, f64)> = genes.iter().copied().zip(corrections.iter().copied()).collect();
+    entries.sort_by_key(|entry| entry.0);
+    for (at, (gene, correction)) in entries.into_iter().enumerate() {
+        (genes[at], corrections[at]) = (gene, correction);
     }
 }

@@ -119,6 +119,11 @@ impl Simulation {
         })
     }
 
+    /// What is simulated.
+    pub fn parameters(&self) -> Parameters {
+        self.parameters
+    }
+
     /// The type of a cell, below [`N_TYPES`].
     pub fn cell_type(&self, cell: usize) -> usize {
         self.draw_type(&mut random_numbers(self.parameters.seed, cell as u64))

@@ -126,7 +126,9 @@ impl ZeroPreserving {
 
 /// A way to hold sparse matrices and compute with them.
 ///
-/// Matrices are cells × genes and never change: each operation makes a new one, which may be lazy.
+/// Matrices are cells × genes and never change: each operation makes a new one, which may be lazy. Where a source has chunks of
+/// different number types, so may a matrix; what is said of "the matrix's number type" holds for each chunk, and a cast makes
+/// them one.
 pub trait SparseBackend: Send + Sync + 'static {
     /// What the backend keeps for a matrix.
     type Matrix: Send + Sync + 'static;

@@ -14,7 +14,7 @@ pub const GRAM_BLOCK: usize = 4096;
 pub struct Gram {
     /// Number of genes.
     pub n_genes: usize,
-    /// Σ dₐ·d_b for b ≤ a at `a * n_genes + b`; above the diagonal 0.
+    /// Σ dₐ·d_b for b ≤ a at `a * n_genes + b`; what stands above the diagonal is never looked at.
     pub products: Vec<f64>,
     /// Σ dₐ.
     pub sums: Vec<f64>,
