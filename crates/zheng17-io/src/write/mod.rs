@@ -1,7 +1,7 @@
 //! Sinks of results: AnnData (h5ad) and 10x HDF5 files, written chunk by chunk under a temporary name.
 //!
-//! [`H5adWriter`] writes what scanpy 1.10 and later read, [`TenxWriter`] what Cell Ranger writes. [`TemporaryFile`] is for every other output. Nothing here knows the
-//! recipe.
+//! [`H5adWriter`] writes what scanpy 1.10 and later read, [`TenxWriter`] what Cell Ranger writes; [`copy_rest`] takes over what
+//! an input has besides. [`TemporaryFile`] is for every other output. Nothing here knows the recipe.
 
 mod array;
 mod frame;
