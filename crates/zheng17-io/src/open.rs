@@ -18,6 +18,14 @@ use crate::{h5ad, mtx, tenx};
 /// - Matrices are not loaded, but for those stored by genes (CSC), which are converted once; names and annotations are.
 /// - A column of annotations that can't be read is left out, with a note that names it.
 ///
+/// ```no_run
+/// use zheng17_io::{OpenOptions, open};
+///
+/// let dataset = open("counts.h5ad".as_ref(), &OpenOptions::default())?;
+/// println!("{}: {:?}", dataset.format, dataset.source.shape());
+/// # Ok::<(), zheng17_core::Error>(())
+/// ```
+///
 /// # Errors
 /// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) for options that make no sense for this file, or that leave a choice
 /// open; [`ErrorKind::Input`](zheng17_core::ErrorKind::Input) for a file that is damaged or of no known format;

@@ -226,6 +226,26 @@ def odd_sparse():
         file["X"] = h5py.SoftLink("/elsewhere")
 
     h5ad("soft_link.h5ad", matrix, linked)
+    def committed(file):
+        write_sparse(file, "X", matrix)
+        file["types/value"] = np.dtype("f8")
+        del file["X/data"]
+        file["X"].create_dataset("data", data=matrix.data, dtype=file["types/value"])
+
+    def ordered(file):
+        """Groups and attributes that remember the order of their making, and many of them."""
+        group = file.create_group("X", track_order=True)
+        for at in range(40):
+            group.attrs[f"other {at}"] = at
+        for at in range(40):
+            group.create_group(f"other {at}", track_order=True)
+        encode(group, "csr_matrix", "0.1.0")
+        group.attrs["shape"] = np.array(matrix.shape)
+        group["data"], group["indices"], group["indptr"] = matrix.data, matrix.indices, matrix.indptr
+
+    for libver in ("earliest", "v110", "latest"):
+        h5ad(f"committed_{libver}.h5ad", matrix, committed, libver=libver)
+        h5ad(f"ordered_{libver}.h5ad", matrix, ordered, libver=libver)
     many = [(f"column {at}", np.arange(50) * at) for at in range(150)]
     for libver in ("earliest", "latest"):
         h5ad(f"many_columns_{libver}.h5ad", matrix, lambda file: write_sparse(file, "X", matrix), libver, columns=many)
