@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use zheng17_core::backend::chunked::read_all;
-use zheng17_core::recipe::score::median;
+use zheng17_core::recipe::score::{self, median};
 use zheng17_core::recipe::{self, Components, Outcome as RunOutcome, Params, RecipeVersion};
 use zheng17_core::source::MemorySource;
 use zheng17_core::{AnyBackend, ChunkSource, Context, ErrorKind};
@@ -21,8 +21,10 @@ use crate::{ensure, ensure_eq};
 
 /// A file that has been run through other programs.
 struct RealFile {
-    /// What the results are called.
+    /// What it is called here.
     name: &'static str,
+    /// What the results are called.
+    oracle: &'static str,
     /// Where it is, in `data`.
     path: &'static str,
     /// Whether features other than genes count too.
@@ -31,19 +33,20 @@ struct RealFile {
     n_top: &'static [usize],
 }
 
-const fn real(name: &'static str, path: &'static str, all_features: bool, n_top: &'static [usize]) -> RealFile {
-    RealFile { name, path, all_features, n_top }
+const fn real(name: &'static str, path: &'static str, n_top: &'static [usize]) -> RealFile {
+    RealFile { name, oracle: name, path, all_features: false, n_top }
 }
 
 const FILES: &[RealFile] = &[
-    real("heart_1k_v2", "heart_1k_v2.10xv2.h5", false, &[200, 1000]),
-    real("pbmc_1k_citeseq", "pbmc_1k_citeseq.10xv3.h5", false, &[200, 1000]),
-    real("pbmc_1k_citeseq_all", "pbmc_1k_citeseq.10xv3.h5", true, &[200, 1000]),
-    real("visium_coexpress", "visium_coexpress_mtx_v3", false, &[200, 1000]),
-    real("ebi_chr_mtx", "ebi_chr_mtx", false, &[200, 1000]),
-    real("ebi_read_10x", "ebi_read_10x.h5ad", false, &[200, 1000]),
-    real("scvi_pbmc_5k_protein", "scvi_pbmc_5k_protein_v3.h5ad", false, &[200, 1000]),
-    real("scanpy_3_h5", "scanpy_3.0.0_filtered_feature_bc_matrix.h5", false, &[100]),
+    real("heart_1k_v2", "heart_1k_v2.10xv2.h5", &[200, 1000]),
+    real("pbmc_1k_citeseq", "pbmc_1k_citeseq.10xv3.h5", &[200, 1000]),
+    RealFile { all_features: true, ..real("pbmc_1k_citeseq_all", "pbmc_1k_citeseq.10xv3.h5", &[200, 1000]) },
+    real("visium_coexpress", "visium_coexpress_mtx_v3", &[200, 1000]),
+    real("ebi_chr_mtx", "ebi_chr_mtx", &[200, 1000]),
+    real("ebi_read_10x", "ebi_read_10x.h5ad", &[200, 1000]),
+    real("scvi_pbmc_5k_protein", "scvi_pbmc_5k_protein_v3.h5ad", &[200, 1000]),
+    real("scanpy_3_h5", "scanpy_3.0.0_filtered_feature_bc_matrix.h5", &[100]),
+    RealFile { oracle: "scanpy_3_h5", ..real("scanpy_3_mtx", "scanpy_3.0.0_mtx", &[100]) },
 ];
 
 pub(super) fn cases() -> Vec<Case> {
@@ -57,6 +60,7 @@ pub(super) fn cases() -> Vec<Case> {
             }
         }
     }
+    cases.push(Case::new("real_files::scores_are_those_of_the_original_code", original_scores));
     cases.push(Case::new("real_files::hvg_target_of_the_recipe_gives_the_values_of_scanpy_1.12", hvg_target));
     cases
 }
@@ -83,7 +87,7 @@ fn cells_of(file: &RealFile) -> Result<Arc<dyn ChunkSource>, Stop> {
 }
 
 fn oracle(file: &RealFile, n_top: usize, version: &RecipeVersion) -> Result<Option<Arrays>, Stop> {
-    let path = shared()?.join("oracle").join(format!("{}.top{n_top}.{}.npz", file.name, version.name));
+    let path = shared()?.join("oracle").join(format!("{}.top{n_top}.{}.npz", file.oracle, version.name));
     if path.exists() { Arrays::read(&path).map(Some) } else { Ok(None) }
 }
 
@@ -195,6 +199,29 @@ fn hvg_target(subject: &Subject) -> Outcome {
         }
     }
     ensure!(n_compared > 0, "in no file do both versions select the same genes");
+    Ok(())
+}
+
+/// Scores and selection against the code of the paper's authors, as scanpy keeps its results: no backend has a part in it.
+fn original_scores(_: &Subject) -> Outcome {
+    let path = shared()?.join("data/golden_scanpy_cell_ranger_hvg.csv");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let (mut means, mut variances, mut expected, mut selected) = (vec![], vec![], vec![], vec![]);
+    for (gene, line) in text.lines().skip(1).enumerate() {
+        let fields: Vec<&str> = line.split(',').collect();
+        let number = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(f64::NAN);
+        means.push(number(1));
+        variances.push(number(1) * number(2));
+        expected.push(number(3));
+        if fields.last() == Some(&"True") {
+            selected.push(gene);
+        }
+    }
+    ensure_eq!((means.len(), selected.len()), (765, 100), "genes and selected genes");
+    let version = RecipeVersion { signed_score: true, ..RecipeVersion::EXACT };
+    let scores = score::score(&version, &means, &variances)?.scores;
+    compare("scores", Quantity::Value, Against::Oracle(RecipeVersion::EXACT), &scores, &expected)?;
+    ensure_eq!(score::select(&version, &scores, 100)?.0, selected, "selected genes");
     Ok(())
 }
 
