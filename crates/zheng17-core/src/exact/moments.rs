@@ -187,7 +187,8 @@ pub(crate) fn float32_value(x: f32, divisor: f32, log: bool) -> f32 {
         return 0.0;
     }
     let value = x / divisor;
-    // numpy's 32-bit log1p is within one ulp of this, the rounded 64-bit one.
+    // numpy's 32-bit log1p, which is the platform's, is within one ulp of this, the rounded 64-bit one. Where the cutoff falls
+    // on genes whose scores are equal but for rounding, that ulp decides which of them scanpy takes.
     if log { log1p(f64::from(value)) as f32 } else { value }
 }
 
