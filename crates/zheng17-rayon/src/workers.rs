@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use zheng17_core::{Context, Error, Result};
 
+/// More threads than this are a slip of the hand: they would cost more than the machine has.
+const MOST_THREADS: usize = 1024;
+
 /// Workers that take pieces of work one after another.
 pub(crate) struct Workers {
     /// `None` for one worker, which is the caller.
@@ -18,6 +21,9 @@ impl Workers {
     pub(crate) fn new(threads: NonZeroUsize) -> Result<Self> {
         if threads.get() == 1 {
             return Ok(Self { pool: None });
+        }
+        if threads.get() > MOST_THREADS {
+            return Err(Error::usage(format!("{threads} threads asked for; at most {MOST_THREADS} are started")));
         }
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads.get())
