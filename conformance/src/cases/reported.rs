@@ -358,7 +358,7 @@ fn case_29_variance_cancellation(subject: &Subject) -> Outcome {
 /// A value that is not a number is refused, naming its cell and gene.
 fn case_30_nan_in_matrix(subject: &Subject) -> Outcome {
     let input = with(&expression(30, 60, 100), |cell, gene, x| if (cell, gene) == (3, 17) { f64::NAN } else { x });
-    let says = ["cell 3 (cell-3)", "gene 17 (gene-17)", "not a number"];
+    let says = ["cell 3 (cell-3)", "gene 17 (gene-17)", "NaN"];
     expect_error(subject, "NaN", source(input)?, &params(20), ErrorKind::Input, &says)
 }
 

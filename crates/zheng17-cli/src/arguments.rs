@@ -1,6 +1,5 @@
 //! What can be asked for on the command line. The help texts stand here.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -127,9 +126,9 @@ pub(crate) struct RecipeArguments {
     /// Which backend computes; see `zheng17 backends`
     #[arg(long, value_name = "NAME", default_value = zheng17::DEFAULT_BACKEND)]
     pub(crate) backend: String,
-    /// How many threads a backend may use; all processors if not given
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<NonZeroUsize>,
+    /// How many threads a backend may use, up to 1024; all processors if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(crate) threads: Option<u64>,
 }
 
 /// What `--pca` without a number stands for.

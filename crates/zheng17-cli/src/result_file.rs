@@ -46,7 +46,8 @@ pub(crate) fn write(
             x.finish()?;
         }
         WriteX::Lognorm => {
-            let mut x = writer.csr(Place::X, n_genes)?;
+            let most_entries = (result.cells.len() * n_genes) as u64;
+            let mut x = writer.csr(Place::X, n_genes, most_entries)?;
             outcome.normalised(ctx, &mut |chunk| x.push(chunk))?;
             x.finish()?;
         }
@@ -108,6 +109,15 @@ fn set(table: &mut Table, table_name: &str, column: &str, values: Vec<f64>, note
     table.set(column, ColumnData::Numbers(Numbers::F64(values)));
 }
 
+/// What a user should know about a run.
+pub(crate) fn warnings(dataset: &Dataset, result: &RecipeResult) -> Vec<String> {
+    let of_file = dataset.logged.then(|| {
+        let location = &dataset.matrix.location;
+        format!("the file says that {location} was logarithmised (uns/log1p); the recipe expects counts")
+    });
+    of_file.into_iter().chain(result.warnings.iter().map(ToString::to_string)).collect()
+}
+
 /// What was done, for `uns["zheng17"]`.
 fn record(dataset: &Dataset, result: &RecipeResult, write_x: WriteX, backend: &str) -> UnsValue {
     let params = &result.params;
@@ -123,7 +133,7 @@ fn record(dataset: &Dataset, result: &RecipeResult, write_x: WriteX, backend: &s
         parameters.push(("n_components", UnsValue::Integer(pca.n_components as i64)));
     }
     let input = dataset.path.file_name().unwrap_or(dataset.path.as_os_str()).to_string_lossy().into_owned();
-    let warnings: Vec<String> = result.warnings.iter().map(ToString::to_string).collect();
+    let warnings = warnings(dataset, result);
     UnsValue::dict([
         ("version", UnsValue::from(params.version.name)),
         ("parameters", UnsValue::dict(parameters)),

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<()> {
             complain(format_args!("note: {note}"));
         }
     }
-    for warning in finished.warnings() {
+    for warning in result_file::warnings(&finished.dataset, &finished.outcome.result) {
         complain(format_args!("warning: {warning}"));
     }
     Ok(())
@@ -60,10 +60,11 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<()> {
 ///
 /// # Errors
 /// [`ErrorKind::System`](zheng17_core::ErrorKind::System) if the system refuses to tell of signals.
-pub(crate) fn context(threads: Option<NonZeroUsize>, quiet: bool) -> Result<Context> {
+pub(crate) fn context(threads: Option<u64>, quiet: bool) -> Result<Context> {
     let mut ctx =
         Context { cancel: terminal::stop_on_signals()?, progress: terminal::progress(quiet), ..Context::default() };
-    if let Some(threads) = threads.or_else(|| available_parallelism().ok()) {
+    let asked = threads.and_then(|threads| NonZeroUsize::new(usize::try_from(threads).ok()?));
+    if let Some(threads) = asked.or_else(|| available_parallelism().ok()) {
         ctx.threads = threads;
     }
     Ok(ctx)
@@ -139,15 +140,6 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// What a user should know about the run.
-    fn warnings(&self) -> Vec<String> {
-        let of_file = self.dataset.logged.then(|| {
-            let location = &self.dataset.matrix.location;
-            format!("the file says that {location} was logarithmised (uns/log1p); the recipe expects counts")
-        });
-        of_file.into_iter().chain(self.outcome.result.warnings.iter().map(ToString::to_string)).collect()
-    }
-
     /// What a user wants to know at the end.
     pub(crate) fn as_text(&self, job: &Job<'_>) -> String {
         let result = &self.outcome.result;
@@ -168,7 +160,7 @@ impl Finished {
                 count(result.selected.len())
             ),
         );
-        line("target sum", format!("{} counts a cell (the median)", result.target_sum));
+        line("target sum", format!("{} counts a cell (the median)", terminal::rounded(result.target_sum)));
         if let Some(pca) = &result.pca {
             let share = 100.0 * pca.variance_ratios.iter().sum::<f64>();
             line("components", format!("{}, with {share:.1} % of the variance", pca.n_components));
@@ -205,7 +197,7 @@ impl Finished {
             "summary_sha256": result.digest,
             "seconds": self.time.as_secs_f64(),
             "peak_memory_bytes": peak_memory(),
-            "warnings": self.warnings(),
+            "warnings": result_file::warnings(&self.dataset, result),
             "notes": self.notes,
         })
     }

@@ -67,7 +67,7 @@ fn write_h5ad(output: &Path, options: &CreateOptions<'_>, simulation: &Simulatio
     let mut writer = H5adWriter::create(output, options)?;
     writer.write_obs(&obs)?;
     writer.write_var(&var)?;
-    let mut x = writer.csr(Place::X, n_genes)?;
+    let mut x = writer.csr(Place::X, n_genes, (n_cells as u64).saturating_mul(n_genes as u64))?;
     let n_entries = for_each_cell(simulation, ctx, |chunk| x.push(chunk))?;
     x.finish()?;
     writer.finish()?;

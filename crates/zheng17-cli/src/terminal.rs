@@ -45,6 +45,11 @@ pub(crate) fn count(n: usize) -> String {
     grouped(n as u64)
 }
 
+/// A number with as many decimals as people want to see: none for whole ones.
+pub(crate) fn rounded(x: f64) -> String {
+    if x.fract() == 0.0 && x < 1e15 { grouped(x as u64) } else { format!("{x:.2}") }
+}
+
 /// Bytes in the unit that fits.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];

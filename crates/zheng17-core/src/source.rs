@@ -198,7 +198,7 @@ impl CheckedSource {
             return Error::internal("wrong values were found once and not again").at(self.inner.name());
         };
         let what = if value.is_nan() {
-            "not a number".to_owned()
+            "NaN".to_owned()
         } else if value > LARGEST_COUNT && value.is_finite() {
             format!("{value:e}, above 2^53")
         } else {

@@ -52,7 +52,7 @@ fn a_layer_keeps_the_cells_and_genes_of_the_output() {
     writer.write_obs(&names(n_cells)).expect("obs");
     writer.write_var(&names(n_genes)).expect("var");
     for place in [Place::X, Place::Layer("counts")] {
-        let mut matrix = writer.csr(place, n_genes).expect("start");
+        let mut matrix = writer.csr(place, n_genes, (n_cells * n_genes) as u64).expect("start");
         let mut rows = CsrBuffer::new(n_genes, ValueKind::F32);
         for cell in 0..n_cells {
             for gene in (0..n_genes).filter(|&gene| is_stored(cell, gene)) {

@@ -87,7 +87,7 @@ fn push_dense(writer: &mut H5adWriter, place: Place<'_>, n_rows: usize, n_column
 
 /// A sparse matrix: entry (i, j) is there where (i·7 + j·3) % 11 is below 3, and is i + j / 4; rows come in reverse order of columns.
 fn push_csr(writer: &mut H5adWriter, place: Place<'_>, n_rows: usize, n_columns: usize, kind: ValueKind) {
-    let mut matrix = writer.csr(place, n_columns).expect("start");
+    let mut matrix = writer.csr(place, n_columns, (n_rows * n_columns) as u64).expect("start");
     for start in (0..n_rows).step_by(100) {
         let mut chunk = CsrBuffer::new(n_columns, kind);
         for row in start..(start + 100).min(n_rows) {
@@ -277,7 +277,7 @@ fn anndata_reads_empty_matrices() {
             writer.write_obs(&Table::from_index("_index", names("c", n_cells))).expect("obs");
             writer.write_var(&Table::from_index("_index", names("g", n_genes))).expect("var");
             if sparse {
-                let mut matrix = writer.csr(Place::X, n_genes).expect("start");
+                let mut matrix = writer.csr(Place::X, n_genes, (n_cells * n_genes) as u64).expect("start");
                 let mut chunk = CsrBuffer::new(n_genes, ValueKind::F32);
                 (0..n_cells).for_each(|_| chunk.end_row());
                 chunk.values = Values::empty(ValueKind::F32);

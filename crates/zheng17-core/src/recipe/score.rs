@@ -107,7 +107,8 @@ pub fn select(version: &RecipeVersion, scores: &[f64], n_top: usize) -> Result<(
     let n_defined = order.len();
     if n_defined == 0 {
         return Err(Error::input(
-            "no gene has a defined score: in every bin all dispersions are equal, so 0 genes are selected",
+            "no gene has a defined score, so 0 genes are selected: genes are compared with others of similar mean, and here \
+             no gene has one that differs. There are too few genes or cells for this recipe",
         ));
     }
     if n_defined < n_top && version.refuses_too_few {

@@ -275,13 +275,14 @@ impl ArrayWriter {
     }
 }
 
-/// Adds the row pointers of a chunk behind `n_entries` entries, and gives the new number of entries.
-pub(crate) fn push_row_ends(indptr: &mut ArrayWriter, rows: CsrView<'_>, n_entries: u64) -> Result<u64> {
+/// Adds the row pointers of a chunk behind `n_entries` entries, in 64 bits or 32, and gives the new number of entries.
+pub(crate) fn push_row_ends(indptr: &mut ArrayWriter, rows: CsrView<'_>, n_entries: u64, wide: bool) -> Result<u64> {
     // Row pointers of a view may start anywhere.
     let start = rows.indptr().first().copied().unwrap_or(0);
     let ends = rows.indptr().get(1..).unwrap_or_default();
     indptr.push_converted(ends, |ends, bytes| {
-        bytes.extend(ends.iter().flat_map(|&end| (end - start + n_entries).to_le_bytes()));
+        let size = if wide { 8 } else { 4 };
+        bytes.extend(ends.iter().flat_map(|&end| (end - start + n_entries).to_le_bytes().into_iter().take(size)));
     })?;
     Ok(n_entries + rows.n_entries() as u64)
 }

@@ -197,12 +197,16 @@ impl H5adWriter {
 
     /// Starts a sparse matrix by rows, with 32-bit floats as values.
     ///
+    /// `most_entries` is a number of entries that will not be exceeded, however rough. Row pointers and column indices get one
+    /// type, 32 bits where that is enough: scipy and scanpy fail on two different ones.
+    ///
     /// # Errors
     /// [`ErrorKind::System`](zheng17_core::ErrorKind::System).
-    pub fn csr(&mut self, place: Place<'_>, n_columns: usize) -> Result<CsrWriter> {
+    pub fn csr(&mut self, place: Place<'_>, n_columns: usize, most_entries: u64) -> Result<CsrWriter> {
         let (path, done) = self.place(place, n_columns);
         create_encoded_group(&self.sink, &path, "csr_matrix", "0.1.0")?;
-        let wide_indices = i32::try_from(n_columns).is_err();
+        let wide = i32::try_from(n_columns).is_err() || i32::try_from(most_entries).is_err();
+        let index = if wide { i64::STORED } else { i32::STORED };
         let part = |name: &str, stored| {
             ArrayWriter::new(
                 self.sink.clone(),
@@ -217,14 +221,19 @@ impl H5adWriter {
             )
         };
         let data = part("data", f32::STORED)?;
-        let indices = part("indices", if wide_indices { i64::STORED } else { i32::STORED })?;
-        let mut indptr = part("indptr", i64::STORED)?;
-        indptr.push(&[0_i64])?;
+        let indices = part("indices", index)?;
+        let mut indptr = part("indptr", index)?;
+        if wide {
+            indptr.push(&[0_i64])?;
+        } else {
+            indptr.push(&[0_i32])?;
+        }
         Ok(CsrWriter {
             sink: self.sink.clone(),
             path,
             n_columns,
-            wide_indices,
+            wide,
+            most_entries,
             n_rows: 0,
             n_entries: 0,
             data,
@@ -338,7 +347,8 @@ pub struct CsrWriter {
     sink: SharedSink,
     path: String,
     n_columns: usize,
-    wide_indices: bool,
+    wide: bool,
+    most_entries: u64,
     n_rows: usize,
     n_entries: u64,
     data: ArrayWriter,
@@ -358,8 +368,11 @@ impl CsrWriter {
             let message = format!("a chunk of {} columns for a matrix of {}", rows.n_genes(), self.n_columns);
             return Err(Error::internal(message).at(&self.path));
         }
+        if self.n_entries + rows.n_entries() as u64 > self.most_entries {
+            return Err(Error::internal(format!("more than {} entries", self.most_entries)).at(&self.path));
+        }
         push_as_f32(&mut self.data, rows.values())?;
-        if self.wide_indices {
+        if self.wide {
             self.indices.push_converted(rows.indices(), |indices, bytes| {
                 bytes.extend(indices.iter().flat_map(|&index| i64::from(index).to_le_bytes()));
             })?;
@@ -367,7 +380,7 @@ impl CsrWriter {
             // Columns below 2^31 have the same bits as signed numbers.
             self.indices.push_converted(rows.indices(), u32::append)?;
         }
-        self.n_entries = push_row_ends(&mut self.indptr, rows, self.n_entries)?;
+        self.n_entries = push_row_ends(&mut self.indptr, rows, self.n_entries, self.wide)?;
         self.n_rows += rows.n_cells();
         Ok(())
     }

@@ -115,7 +115,7 @@ impl TenxWriter {
         self.indices.push_converted(cells.indices(), |genes, bytes| {
             bytes.extend(genes.iter().flat_map(|&gene| i64::from(gene).to_le_bytes()));
         })?;
-        self.n_entries = push_row_ends(&mut self.indptr, cells, self.n_entries)?;
+        self.n_entries = push_row_ends(&mut self.indptr, cells, self.n_entries, true)?;
         self.cells_written += cells.n_cells();
         Ok(())
     }

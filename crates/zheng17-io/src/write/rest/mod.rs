@@ -20,6 +20,8 @@ use crate::write::names::Names;
 
 /// Entries of `uns` that describe the input's `X`, which is not in the output.
 const ABOUT_X: [&str; 2] = ["log1p", "zheng17"];
+/// Principal components of the input's `X`, in `obsm`, `varm` and `uns`: programs would take them for those of the output's.
+const OLD_COMPONENTS: [&str; 3] = ["obsm/X_pca", "varm/PCs", "uns/pca"];
 /// Entries of `uns["neighbors"]` that are graphs of cells.
 const OLD_GRAPHS: [&str; 2] = ["connectivities", "distances"];
 
@@ -32,6 +34,7 @@ const OLD_GRAPHS: [&str; 2] = ["connectivities", "distances"];
 /// - `raw` stays as it is, with the output's cells.
 /// - `layers`, `varm` and `varp` keep the output's genes; they are left out where `raw` was chosen, which has other genes.
 /// - `obsm` and `obsp` keep the output's cells, `uns` everything but what describes the input's `X`.
+/// - Principal components of the input are left out: they are of other values.
 /// - An entry that the writer has already is not copied, so this comes last.
 ///
 /// # Errors
@@ -105,7 +108,7 @@ impl<'a> Copier<'a> {
         if is_raw {
             for group in ["layers", "varm", "varp"] {
                 if !self.members(group)?.is_empty() {
-                    self.notes.push(format!("{group} was left out: its genes are not those of raw."));
+                    self.notes.push(format!("{group} was left out: it belongs to the genes of X, and raw was chosen."));
                 }
             }
         } else {
@@ -154,6 +157,9 @@ impl<'a> Copier<'a> {
                 continue;
             }
             let path = format!("{group}/{name}");
+            if self.left_out_as_old(&path) {
+                continue;
+            }
             let copied = self.copy_element(&path, &path, rows, columns);
             self.keep_or_note(&path, copied)?;
         }
@@ -245,9 +251,22 @@ impl<'a> Copier<'a> {
             if names.is_taken(&name) || ABOUT_X.contains(&name.as_str()) || is_categories {
                 continue;
             }
-            self.copy_entry(&format!("uns/{name}"))?;
+            let path = format!("uns/{name}");
+            if !self.left_out_as_old(&path) {
+                self.copy_entry(&path)?;
+            }
         }
         Ok(())
+    }
+
+    /// Whether an entry describes the components of the input's `X`; a note says that it was left out.
+    fn left_out_as_old(&mut self, path: &str) -> bool {
+        let is_old = OLD_COMPONENTS.contains(&path);
+        if is_old {
+            self.notes
+                .push(format!("{path} of the input was left out: it was computed from other values than X has now."));
+        }
+        is_old
     }
 
     /// Graphs of cells, which stood in `uns` until anndata 0.6, go to `obsp`, where anndata moves them when it reads such a
