@@ -95,7 +95,7 @@ pub(crate) struct RunArguments {
     /// Replace existing outputs
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// No progress, no summary; warnings and errors only
+    /// No progress, no summary; notes, warnings and errors only
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Write the summary as JSON

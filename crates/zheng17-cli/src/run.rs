@@ -46,9 +46,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<()> {
     }
     if !arguments.quiet {
         say(&finished.as_text(&job))?;
-        for note in &finished.notes {
-            complain(format_args!("note: {note}"));
-        }
+    }
+    // Quiet or not: a note may say that something of the input is not in the output.
+    for note in &finished.notes {
+        complain(format_args!("note: {note}"));
     }
     for warning in result_file::warnings(&finished.dataset, &finished.outcome.result) {
         complain(format_args!("warning: {warning}"));
@@ -122,12 +123,20 @@ impl Job<'_> {
         write::check_output(self.output, inputs, self.force)?;
         if let Some(path) = self.gene_table {
             write::check_output(path, inputs, self.force)?;
-            if path == self.output {
+            if resolved(path)? == resolved(self.output)? {
                 return Err(Error::usage("the gene table and the output are the same file").at(path.display()));
             }
         }
         Ok(())
     }
+}
+
+/// One name for a file, however it was spelled: for outputs that may not exist yet.
+fn resolved(path: &Path) -> std::io::Result<PathBuf> {
+    std::fs::canonicalize(path).or_else(|_| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(std::fs::canonicalize(folder)?.join(path.file_name().unwrap_or_default()))
+    })
 }
 
 /// A run that succeeded.

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::iterator::Signals;
 use zheng17_core::context::{CancelToken, NoProgress, Progress};
 use zheng17_core::{Error, Result};
 
@@ -91,19 +93,28 @@ pub(crate) fn peak_memory() -> Option<u64> {
 /// [`ErrorKind::System`](zheng17_core::ErrorKind::System) if the system refuses.
 pub(crate) fn stop_on_signals() -> Result<CancelToken> {
     let token = CancelToken::default();
+    // A write beyond the file-size limit shall be an error and not the end, so its signal is taken and forgotten. SIGHUP is
+    // left alone, or `nohup` would be in vain.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGXFSZ])
+        .map_err(|error| Error::system("can't listen for signals").with_source(error))?;
     let handed = token.clone();
-    let handler = move || {
-        if handed.is_cancelled() {
-            stop_now();
+    let listen = move || {
+        for _ in signals.forever().filter(|&signal| signal != SIGXFSZ) {
+            if handed.is_cancelled() {
+                stop_now();
+            }
+            handed.cancel();
+            // Another thread waits, so that this one can take a second signal.
+            std::thread::spawn(|| {
+                std::thread::sleep(GRACE);
+                stop_now();
+            });
         }
-        handed.cancel();
-        // Another thread waits, so that this one can take a second signal.
-        std::thread::spawn(|| {
-            std::thread::sleep(GRACE);
-            stop_now();
-        });
     };
-    ctrlc::set_handler(handler).map_err(|error| Error::system("can't listen for signals").with_source(error))?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(listen)
+        .map_err(|error| Error::system("can't listen for signals").with_source(error))?;
     Ok(token)
 }
 
