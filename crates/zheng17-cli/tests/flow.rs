@@ -228,6 +228,8 @@ fn wrong_requests_say_why_and_leave_nothing() {
         ("run counts.h5ad -o there.h5ad", "there.h5ad: the output exists already; use --force to replace it"),
         ("run counts.h5ad -o counts.h5ad --force", "the output is the input"),
         ("run counts.h5ad -o new.h5ad --gene-table new.h5ad", "are the same file"),
+        ("run counts.h5ad -o new.h5ad --gene-table ./new.h5ad --force", "are the same file"),
+        ("run counts.h5ad -o ./there.h5ad --gene-table there.h5ad --force", "are the same file"),
         ("run counts.h5ad -o new.h5ad --gene-table there.h5ad", "exists already"),
         ("run counts.h5ad -o new.h5ad --top-genes 20 --pca 20", "20 principal components asked for"),
         ("run counts.h5ad -o new.h5ad --pca 0", "0 principal components"),
@@ -301,6 +303,31 @@ fn signals_stop_a_run_and_leave_nothing() {
         assert_eq!(text(&output.stderr), "error: stopped on request\n");
         assert_eq!(names(folder.path()), Vec::<String>::new(), "{signal}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_hang_up_that_is_ignored_does_not_stop_a_run() {
+    let folder = folder();
+    let program = assert_cmd::cargo::cargo_bin("zheng17");
+    // What nohup does: the signal is ignored before the program starts, which then sends it to itself.
+    let script = r#"trap '' HUP; "$0" simulate --cells 3000 -o cells.h5ad --quiet & sleep 0.1; kill -HUP $!; wait $!"#;
+    let status = std::process::Command::new("sh").args(["-c", script]).arg(program).current_dir(folder.path()).status();
+    assert!(status.expect("the shell starts").success());
+    assert_eq!(names(folder.path()), ["cells.h5ad"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_size_limit_is_an_error_and_leaves_nothing() {
+    let folder = folder();
+    let program = assert_cmd::cargo::cargo_bin("zheng17");
+    let script = r#"ulimit -f 100; exec "$0" simulate --cells 3000 -o cells.h5ad --quiet"#;
+    let output = std::process::Command::new("sh").args(["-c", script]).arg(program).current_dir(folder.path()).output();
+    let output = output.expect("the shell starts");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).starts_with("error: can't write cells.h5ad: "), "{}", text(&output.stderr));
+    assert_eq!(names(folder.path()), Vec::<String>::new());
 }
 
 #[test]
