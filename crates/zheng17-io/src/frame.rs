@@ -1,5 +1,7 @@
 //! Data frames of AnnData files of all ages: groups of columns since 0.7, compound datasets before.
 
+use std::collections::HashSet;
+
 use zheng17_core::error::ResultExt as _;
 use zheng17_core::exact::MOST_CELLS;
 use zheng17_core::{Error, ErrorKind, Result};
@@ -202,6 +204,12 @@ fn read_referred_categorical(file: &dyn Hdf5File, path: &str) -> Result<ColumnDa
 }
 
 fn read_categorical(file: &dyn Hdf5File, codes: &str, categories: &str, ordered: bool) -> Result<ColumnData> {
+    // Such a group may hold itself.
+    if text_attribute(file, categories, "encoding-type")?.as_deref() == Some("categorical")
+        || file.attribute(categories, "categories")?.is_some()
+    {
+        return Err(Error::unsupported("categories that are categorical themselves").at(categories));
+    }
     let category_values = read_column(file, categories)?;
     categorical(read_all(file, codes)?, category_values, ordered).at(|| codes)
 }
@@ -210,7 +218,10 @@ fn categorical(codes: Array, categories: ColumnData, ordered: bool) -> Result<Co
     match &categories {
         ColumnData::Numbers(_) | ColumnData::Bools(_) => {}
         ColumnData::Strings(texts) if texts.iter().all(Option::is_some) => {}
-        _ => return Err(Error::unsupported("categories that are missing or categorical themselves")),
+        _ => return Err(Error::unsupported("categories that are missing or no plain values")),
+    }
+    if let Some(repeated) = repeated_category(&categories) {
+        return Err(Error::input(format!("category {repeated:?} is there more than once")));
     }
     let codes = signed_codes(codes)?;
     let n = categories.len();
@@ -221,6 +232,18 @@ fn categorical(codes: Array, categories: ColumnData, ordered: bool) -> Result<Co
     let codes = codes.into_iter().map(i32::try_from);
     let codes = codes.collect::<Result<_, _>>().map_err(|_| Error::unsupported("more than 2^31 categories"))?;
     Ok(ColumnData::Categorical { codes, categories: Box::new(categories), ordered })
+}
+
+/// The first category that an earlier one equals: pandas refuses such a column.
+fn repeated_category(categories: &ColumnData) -> Option<String> {
+    let texts = match categories {
+        ColumnData::Strings(texts) => texts.iter().flatten().cloned().collect(),
+        ColumnData::Numbers(numbers) => number_texts(numbers),
+        ColumnData::Bools(flags) => flags.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    };
+    let mut seen = HashSet::with_capacity(texts.len());
+    texts.iter().find(|text| !seen.insert(text.as_str())).cloned()
 }
 
 fn signed_codes(codes: Array) -> Result<Vec<i64>> {

@@ -63,7 +63,7 @@ fn looks_like_matrix_market(path: &Path) -> Result<bool> {
     if std::fs::metadata(path).map_err(cannot_open)?.is_dir() {
         return Ok(true);
     }
-    let start = start_of(&File::open(path).map_err(cannot_open)?)?;
+    let start = start_of(&open_regular(path)?)?;
     Ok(start.starts_with(b"%%MatrixMarket") || start.starts_with(b"\x1f\x8b"))
 }
 
@@ -74,16 +74,24 @@ fn start_of(file: &File) -> Result<Vec<u8>> {
 }
 
 fn open_single(path: &Path, options: &OpenOptions) -> Result<Dataset> {
-    let file = File::open(path).map_err(cannot_open)?;
+    let file = open_regular(path)?;
     if has_hdf5_signature(&file)? {
         return open_hdf5(path, options);
     }
     Err(Error::input(format!("not a file of counts: {}", what_it_looks_like(&start_of(&file)?))))
 }
 
+/// Opens a regular file. Others are refused before they are opened, which for a pipe could wait for ever.
+pub(crate) fn open_regular(path: &Path) -> Result<File> {
+    if !std::fs::metadata(path).map_err(cannot_open)?.is_file() {
+        return Err(Error::input("not a regular file; the matrix is read more than once"));
+    }
+    File::open(path).map_err(cannot_open)
+}
+
 fn cannot_open(error: std::io::Error) -> Error {
     match error.kind() {
-        std::io::ErrorKind::NotFound => Error::input("there is no such file"),
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Error::input("there is no such file"),
         _ => Error::system("can't be opened").with_source(error),
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use zheng17_core::Context;
 use zheng17_core::matrix::{CsrBuffer, ValueKind, ValuesRef};
 use zheng17_io::table::Table;
-use zheng17_io::write::{CreateOptions, H5adWriter, Place, copy_rest};
+use zheng17_io::write::{CreateOptions, H5adWriter, Place, UnsValue, copy_rest};
 use zheng17_io::{OpenOptions, open};
 use zheng17_test_support::{python, shared};
 
@@ -23,6 +23,11 @@ fn run(python: &Path, arguments: &[&str]) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// A wrong or unusual file that `python/odd.py` made.
+fn odd_file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/odd").join(name)
 }
 
 /// Writes every so many cells and genes of the input, without `X`, and gives the notes on what was left out.
@@ -80,6 +85,43 @@ fn a_layer_keeps_the_cells_and_genes_of_the_output() {
         assert_eq!(view.row_indices(row), indices);
         assert!((0..values.len()).all(|at| view.row_values(row).get(at) == values[at]));
     }
+}
+
+#[test]
+fn groups_too_deep_or_within_themselves_are_left_out_and_named() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (deep, output) = (folder.path().join("deep.h5ad"), folder.path().join("out.h5ad"));
+    let mut writer = H5adWriter::create(&deep, &CreateOptions::default()).expect("create");
+    let names = Table::from_index("_index", vec!["a".to_string(), "b".to_string()]);
+    writer.write_obs(&names).expect("obs");
+    writer.write_var(&names).expect("var");
+    let mut x = writer.dense(Place::X, 2, 2, ValueKind::F32).expect("start");
+    x.push(ValuesRef::F32(&[1.0; 4])).expect("push");
+    x.finish().expect("finish");
+    let nested = (0..40).fold(UnsValue::from(1_i64), |inner, _| UnsValue::dict([("a", inner)]));
+    writer.write_uns("deep", &nested).expect("uns");
+    writer.finish().expect("finish");
+    let path = format!("uns/deep{}", "/a".repeat(31));
+    let note = format!("{path} was left out: {path}: it lies within more than 32 groups.");
+    assert_eq!(take_over(&deep, &output, &OpenOptions::default(), 1, 1), [note]);
+    let copied = std::fs::read(&output).expect("read");
+    assert!(copied.len() < std::fs::read(&deep).expect("read").len(), "what is deeper is not there");
+
+    let cycles = odd_file("groups_within_themselves.h5ad");
+    let output = folder.path().join("cycles.h5ad");
+    let expected = [("uns/inner/up", "uns/inner/up"), ("uns/me", "uns/me"), ("uns/ragged", "uns/ragged/again")]
+        .map(|(left_out, at)| format!("{left_out} was left out: {at}: a group that lies within itself."));
+    assert_eq!(take_over(&cycles, &output, &OpenOptions::default(), 1, 1), expected);
+}
+
+#[test]
+fn a_column_of_raw_that_anndata_refuses_is_left_out() {
+    let folder = tempfile::tempdir().expect("folder");
+    let output = folder.path().join("out.h5ad");
+    let notes = take_over(&odd_file("raw_category_twice.h5ad"), &output, &OpenOptions::default(), 1, 1);
+    assert_eq!(notes, ["A column was left out: raw/var/kind/codes: category \"T\" is there more than once."]);
+    let raw = open(&output, &OpenOptions { raw: true, ..OpenOptions::default() }).expect("open");
+    assert_eq!(raw.var.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), ["n"]);
 }
 
 #[test]

@@ -114,6 +114,8 @@ fn a_damaged_chunk_is_named() {
         text.contains(": X/") && text.contains(": chunk ") && text.contains(" is damaged: bad gzip data"),
         "{text}"
     );
+    let (_, cause) = text.split_once("bad gzip data: ").expect("a cause");
+    assert!(!cause.contains(": "), "the cause stands there once: {text}");
 }
 
 #[test]

@@ -49,6 +49,12 @@ fn features(types: FeatureTypes) -> OpenOptions {
 fn wrong_files_name_dataset_and_fault() {
     use ErrorKind::{Input, Unsupported, Usage};
     let expected = [
+        ("barcodes_missing.h5", Input, "matrix/barcodes: there is no such dataset"),
+        ("data_missing.h5", Input, "matrix/data: there is no such dataset"),
+        ("data_missing.h5ad", Input, "X/data: there is no such dataset"),
+        ("link_to_itself.h5ad", Input, "X/data: there is no such dataset"),
+        ("link_to_nothing.h5ad", Input, "X/data: there is no such dataset"),
+        ("shape_missing.h5", Input, "matrix/shape: there is no such dataset"),
         ("complex_values.h5ad", Input, "X: numbers are expected here, but these are records"),
         ("feature_out_of_range.h5", Input, "matrix/indices: row 2: column index 5, but there are only 5 columns"),
         ("frame_missing.h5ad", Input, "obs: the file has no such data frame"),
@@ -135,6 +141,8 @@ fn options_that_make_no_sense_are_refused() {
 #[test]
 fn columns_that_can_not_be_read_are_left_out_with_a_note() {
     let expected = [
+        ("categories_in_themselves.h5ad", "obs/kind/categories: categories that are categorical themselves."),
+        ("category_twice.h5ad", "obs/kind/codes: category \"T\" is there more than once."),
         ("code_below_range.h5ad", "obs/kind/codes: row 1 has code -2, but there are 2 categories."),
         ("code_out_of_range.h5ad", "obs/kind/codes: row 1 has code 2, but there are 2 categories."),
         ("column_missing.h5ad", "obs/n: the column is listed but missing."),
@@ -250,4 +258,30 @@ fn other_files_are_told_by_their_content() {
     let missing = folder.path().join("missing.h5ad");
     let Err(error) = open(&missing, &OpenOptions::default()) else { panic!("a file that is not there was opened") };
     assert_eq!(error.to_string(), format!("{}: there is no such file", missing.display()));
+    let below = folder.path().join("file.h5ad/x");
+    let Err(error) = open(&below, &OpenOptions::default()) else { panic!("a path below a file was opened") };
+    assert_eq!(error.to_string(), format!("{}: there is no such file", below.display()));
+    assert_eq!(error.kind(), ErrorKind::Input);
+}
+
+#[test]
+fn pipes_and_devices_are_refused_before_they_are_opened() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let pipe = folder.path().join("pipe.h5ad");
+    let status = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
+    assert!(status.success());
+    std::fs::write(folder.path().join("matrix.mtx"), "").expect("a file");
+    for name in ["barcodes.tsv", "genes.tsv"] {
+        std::os::unix::fs::symlink(&pipe, folder.path().join(name)).expect("a link");
+    }
+    // Nobody writes to the pipe, so opening it would wait for ever.
+    for (path, place) in [
+        (pipe.clone(), pipe.clone()),
+        ("/dev/null".into(), "/dev/null".into()),
+        (folder.path().to_path_buf(), folder.path().join("barcodes.tsv")),
+    ] {
+        let Err(error) = open(&path, &OpenOptions::default()) else { panic!("{path:?} was opened") };
+        let expected = format!("{}: not a regular file; the matrix is read more than once", place.display());
+        assert_eq!((error.kind(), error.to_string()), (ErrorKind::Input, expected));
+    }
 }

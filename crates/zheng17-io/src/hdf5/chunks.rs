@@ -214,7 +214,7 @@ impl Chunks {
 
 fn damaged(chunk: u64, error: Error) -> Error {
     if error.kind() == zheng17_core::ErrorKind::Input {
-        Error::input(format!("chunk {chunk} is damaged")).with_source(error)
+        error.at(format_args!("chunk {chunk} is damaged"))
     } else {
         error
     }

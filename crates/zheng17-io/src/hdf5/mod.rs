@@ -22,6 +22,9 @@ pub(crate) trait Hdf5File: Send + Sync {
     /// Names of the groups and datasets in a group.
     fn children(&self, group: &str) -> Result<Vec<String>>;
 
+    /// Where a group stands in the file, whatever path leads to it.
+    fn group_address(&self, group: &str) -> Result<u64>;
+
     /// What stands at a path, if anything.
     fn kind(&self, path: &str) -> Result<Option<NodeKind>>;
 

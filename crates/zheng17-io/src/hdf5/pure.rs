@@ -29,16 +29,24 @@ fn is_nowhere(address: u64, offset_size: u8) -> bool {
     hdf5_reader::io::Cursor::is_undefined_offset(address, offset_size)
 }
 
-fn from_reader(error: ReaderError) -> Error {
-    fn is_io(error: &ReaderError) -> bool {
-        match error {
-            ReaderError::Io(_) => true,
-            ReaderError::Context { source, .. } => is_io(source),
-            _ => false,
-        }
+/// The reader's error without the paths that it adds; whoever asked names the place.
+fn from_reader(mut error: ReaderError) -> Error {
+    while let ReaderError::Context { source, .. } = error {
+        error = *source;
     }
     let what = "the HDF5 structure can't be read";
-    if is_io(&error) { Error::system(what) } else { Error::input(what) }.with_source(error)
+    match error {
+        ReaderError::Io(cause) => Error::system(what).with_source(cause),
+        other => Error::input(what).with_source(other),
+    }
+}
+
+/// Whether nothing stands at the path that was asked for; so it is with links that lead nowhere.
+fn is_missing(mut error: &ReaderError) -> bool {
+    while let ReaderError::Context { source, .. } = error {
+        error = source;
+    }
+    matches!(error, ReaderError::GroupNotFound(_) | ReaderError::DatasetNotFound(_))
 }
 
 pub(super) struct PureFile {
@@ -102,6 +110,10 @@ fn place(path: &str) -> &str {
     if path.is_empty() { "/" } else { path }
 }
 
+fn link_elsewhere() -> Error {
+    Error::unsupported("it is a link to another file")
+}
+
 impl Hdf5File for PureFile {
     fn children(&self, group: &str) -> Result<Vec<String>> {
         let (mut names, datasets) = self.group(group)?.member_names().map_err(from_reader).at(|| place(group))?;
@@ -110,28 +122,23 @@ impl Hdf5File for PureFile {
         Ok(names)
     }
 
+    fn group_address(&self, group: &str) -> Result<u64> {
+        Ok(self.group(group)?.address())
+    }
+
     fn kind(&self, path: &str) -> Result<Option<NodeKind>> {
         if path.is_empty() {
             return Ok(Some(NodeKind::Group));
         }
-        let missing = |error: &ReaderError| {
-            let mut error = error;
-            while let ReaderError::Context { source, .. } = error {
-                error = source;
-            }
-            matches!(error, ReaderError::GroupNotFound(_) | ReaderError::DatasetNotFound(_))
-        };
         match self.reader.group(path) {
             Ok(_) => return Ok(Some(NodeKind::Group)),
-            Err(error) if missing(&error) => {}
+            Err(error) if is_missing(&error) => {}
             Err(error) => return Err(from_reader(error).at(path)),
         }
         match self.reader.dataset(path) {
             Ok(_) => Ok(Some(NodeKind::Dataset)),
-            Err(error) if missing(&error) && self.links_elsewhere(path) => {
-                Err(Error::unsupported("it is a link to another file").at(path))
-            }
-            Err(error) if missing(&error) => Ok(None),
+            Err(error) if is_missing(&error) && self.links_elsewhere(path) => Err(link_elsewhere().at(path)),
+            Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(from_reader(error).at(path)),
         }
     }
@@ -160,7 +167,11 @@ impl Hdf5File for PureFile {
 
     fn dataset(&self, path: &str) -> Result<Arc<dyn Hdf5Dataset>> {
         let open = || {
-            let dataset = self.reader.dataset(path).map_err(from_reader)?;
+            let dataset = self.reader.dataset(path).map_err(|error| match error {
+                error if is_missing(&error) && self.links_elsewhere(path) => link_elsewhere(),
+                error if is_missing(&error) => Error::input("there is no such dataset"),
+                error => from_reader(error),
+            })?;
             PureDataset::open(self, dataset, path)
         };
         Ok(Arc::new(open().at(|| path)?))

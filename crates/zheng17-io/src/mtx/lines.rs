@@ -1,11 +1,14 @@
 //! Lines of a text file that may be compressed with gzip. Whether it is, the content says, not the name.
 
 use std::fs::File;
-use std::io::{ErrorKind as IoKind, Read, Seek};
+use std::io::{BufRead as _, BufReader, ErrorKind as IoKind, Read, Seek};
 use std::path::{Path, PathBuf};
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
+use zheng17_core::error::ResultExt as _;
 use zheng17_core::{Error, Result};
+
+use crate::open::open_regular;
 
 /// No line of these formats comes near this length; a file without line ends must not fill the memory.
 const LONGEST_LINE: usize = 1 << 20;
@@ -27,11 +30,11 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let refused = |error: std::io::Error| Error::from(error).at(path.display());
-        let mut file = File::open(path).map_err(refused)?;
+        let mut file = open_regular(path).at(|| path.display())?;
         let gzip = starts_with_gzip(&mut file).map_err(refused)?;
         file.rewind().map_err(refused)?;
         let reader: Box<dyn Read + Send> = if gzip {
-            Box::new(MultiGzDecoder::new(std::io::BufReader::with_capacity(1 << 16, file)))
+            Box::new(GzipFile(Some(GzDecoder::new(BufReader::with_capacity(1 << 16, file)))))
         } else {
             Box::new(file)
         };
@@ -126,6 +129,30 @@ impl Lines {
     /// Complete lines that were read and not handed out.
     fn lines_waiting(&self) -> u64 {
         memchr::memchr_iter(b'\n', &self.buffer[self.start..self.end]).count() as u64
+    }
+}
+
+/// A file of one or more gzip streams. Unlike flate2's own decoder of such files it says what is wrong with bytes behind them.
+struct GzipFile(Option<GzDecoder<BufReader<File>>>);
+
+impl Read for GzipFile {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        while let Some(stream) = &mut self.0 {
+            let n = stream.read(into)?;
+            if n > 0 || into.is_empty() {
+                return Ok(n);
+            }
+            match stream.get_mut().fill_buf()?.first() {
+                None => return Ok(0),
+                Some(&next) if next == GZIP_MAGIC[0] => {
+                    self.0 = self.0.take().map(|ended| GzDecoder::new(ended.into_inner()));
+                }
+                Some(_) => {
+                    return Err(std::io::Error::new(IoKind::InvalidData, "the bytes behind its end are not gzip"));
+                }
+            }
+        }
+        Ok(0)
     }
 }
 

@@ -334,6 +334,14 @@ fn cut_files_are_refused() {
     std::fs::write(&path, &bytes[..bytes.len() * 2 / 3]).expect("writing a file");
     let text = message(open(&path));
     assert!(text.contains("the gzip stream ends too early, after line "), "{text}");
+    for junk in ["x", "bytes of something else"] {
+        std::fs::write(&path, [&bytes, junk.as_bytes()].concat()).expect("writing a file");
+        let text = message(open(&path));
+        assert!(
+            text.contains("the gzip stream is damaged, after line 4001: the bytes behind its end are not"),
+            "{text}"
+        );
+    }
     let mut damaged = bytes.clone();
     let middle = damaged.len() / 2;
     damaged[middle..middle + 8].fill(0xff);
@@ -360,7 +368,7 @@ fn options_of_other_formats_are_refused() {
     let raw = OpenOptions { raw: true, ..OpenOptions::default() };
     assert!(message(open_mtx(folder.path(), &raw)).contains("have no raw"));
     let error = open(&folder.path().join("absent.mtx")).err().expect("no such file");
-    assert_eq!(error.kind(), ErrorKind::System);
+    assert_eq!(error.kind(), ErrorKind::Input);
 }
 
 #[test]

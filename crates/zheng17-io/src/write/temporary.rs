@@ -57,11 +57,15 @@ pub fn check_output(output: &Path, inputs: &[PathBuf], force: bool) -> Result<()
     let Some(name) = output.file_name() else {
         return Err(Error::usage("the output needs a file name").at(place()));
     };
+    // The name of a path that ends in a slash is that of a folder.
+    if !output.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes()) {
+        return Err(Error::usage("the output needs a file name, not that of a folder").at(place()));
+    }
     let folder = folder_of(output);
     match std::fs::metadata(&folder) {
         Ok(found) if found.is_dir() => {}
         Ok(_) => return Err(Error::usage(format!("{} is not a folder", folder.display())).at(place())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Err(Error::usage(format!("the folder {} does not exist", folder.display())).at(place()));
         }
         Err(error) => {
@@ -184,6 +188,11 @@ impl TemporaryFile {
     /// The temporary name, for writers that open files by name.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The name that the file gets in the end, for messages.
+    pub fn output(&self) -> &Path {
+        &self.output
     }
 
     /// Brings the bytes to the disk and gives the file its name.
@@ -402,6 +411,12 @@ mod tests {
         assert!(error.to_string().contains("does not exist"), "{error}");
         let error = check_output(folder.path(), &[], true).expect_err("a folder");
         assert!(error.to_string().contains("is a folder"), "{error}");
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").expect("write");
+        for wrong in ["new.h5ad/", "new.h5ad/.", "file/out.h5ad", "file/sub/out.h5ad"] {
+            let error = check_output(&folder.path().join(wrong), &[], true).expect_err("no place for a file");
+            assert_eq!(error.kind(), zheng17_core::ErrorKind::Usage, "{wrong}: {error}");
+        }
         #[cfg(unix)]
         {
             let error = check_output(Path::new("/dev/null"), &[], true).expect_err("a device");

@@ -73,6 +73,12 @@ def encoded_group(kind):
     return write
 
 
+def categories_in_themselves(group, name):
+    categorical([0, 0, 0, 0], ["T"])(group, name)
+    del group[name]["categories"]
+    group[name]["categories"] = group[name]
+
+
 # The matrix.
 h5ad("unknown_encoding", lambda file: sparse(file, kind="coo_matrix"))
 h5ad("no_encoding", lambda file: file.create_group("X"))
@@ -126,11 +132,27 @@ def elsewhere(file):
 
 
 h5ad("values_in_another_file", elsewhere)
+
+
+def without_data(link=None):
+    def write(file):
+        group = sparse(file)
+        del group["data"]
+        if link:
+            group["data"] = h5py.SoftLink(link)
+    return write
+
+
+h5ad("data_missing", without_data())
+h5ad("link_to_nothing", without_data("/nowhere"))
+h5ad("link_to_itself", without_data("/X/data"))
 h5ad("link_to_another_file", lambda file: file.__setitem__("X", h5py.ExternalLink("other.h5ad", "/X")))
 
 # Frames.
 h5ad("column_of_unknown_encoding", obs_columns={"lists": encoded_group("awkward-array"), "n": np.arange(4)})
 h5ad("code_out_of_range", obs_columns={"kind": categorical([0, 2, 1, -1], ["T", "B"]), "n": np.arange(4)})
+h5ad("category_twice", obs_columns={"kind": categorical([0, 1, 2, -1], ["T", "B", "T"]), "n": np.arange(4)})
+h5ad("categories_in_themselves", obs_columns={"kind": categories_in_themselves})
 h5ad("code_below_range", obs_columns={"kind": categorical([0, -2, 1, -1], ["T", "B"])})
 h5ad("column_too_short", obs_columns={"n": np.arange(3)})
 h5ad("column_of_two_dimensions", obs_columns={"n": np.zeros((4, 2))})
@@ -139,6 +161,23 @@ h5ad("column_not_utf8", obs_columns={"t": np.array([b"a", b"\xff", b"c", b"d"])}
 h5ad("duplicate_names", obs=["x", "x", "y", "y"])
 h5ad("logged", more=lambda file: (file.create_group("uns/log1p"), sparse(file, "layers/counts")))
 h5ad("other_parts", more=lambda file: encode(file.create_group("uns/graph"), "from-the-future"))
+
+
+def groups_within_themselves(file):
+    file["uns/kept"] = 1
+    file["uns/me"] = file["uns"]
+    file["uns/inner/up"] = file["/"]
+    encode(file.create_group("uns/ragged"), "awkward-array")
+    file["uns/ragged/again"] = file["uns/ragged"]
+
+
+def raw_category_twice(file):
+    sparse(file, "raw/X")
+    frame(file, "raw/var", [f"g{at}" for at in range(5)], {"kind": categorical([0, 1, 2, 0, 1], ["T", "B", "T"]), "n": np.arange(5)})
+
+
+h5ad("raw_category_twice", more=raw_category_twice)
+h5ad("groups_within_themselves", more=groups_within_themselves)
 with h5py.File(os.path.join(OUT, "no_index.h5ad"), "w", libver="latest") as file:
     sparse(file)
     frame(file, "obs", None)
@@ -187,6 +226,11 @@ tenx("one_genome", {"hg19": None}, v3=False)
 with h5py.File(os.path.join(OUT, "types.h5"), "r") as file, h5py.File(os.path.join(OUT, "feature_out_of_range.h5"), "w", libver="latest") as broken:
     file.copy("matrix", broken)
     broken["matrix/indices"][4] = 5
+
+for missing in ("shape", "barcodes", "data"):
+    with h5py.File(os.path.join(OUT, "types.h5"), "r") as file, h5py.File(os.path.join(OUT, f"{missing}_missing.h5"), "w", libver="latest") as broken:
+        file.copy("matrix", broken)
+        del broken["matrix"][missing]
 
 # Other things in HDF5.
 with h5py.File(os.path.join(OUT, "plain.h5"), "w", libver="latest") as file:

@@ -24,6 +24,8 @@ const ABOUT_X: [&str; 2] = ["log1p", "zheng17"];
 const OLD_COMPONENTS: [&str; 3] = ["obsm/X_pca", "varm/PCs", "uns/pca"];
 /// Entries of `uns["neighbors"]` that are graphs of cells.
 const OLD_GRAPHS: [&str; 2] = ["connectivities", "distances"];
+/// How many groups may lie within each other. Files are far from it, and readers of the copy have limits of their own.
+const DEEPEST: usize = 32;
 
 /// Copies what the writer has not written already from an AnnData input. Gives notes that a user should read.
 ///
@@ -36,6 +38,7 @@ const OLD_GRAPHS: [&str; 2] = ["connectivities", "distances"];
 /// - `obsm` and `obsp` keep the output's cells, `uns` everything but what describes the input's `X`.
 /// - Principal components of the input are left out: they are of other values.
 /// - An entry that the writer has already is not copied, so this comes last.
+/// - A group within itself, and groups within more than 32 others, are left out.
 ///
 /// # Errors
 /// [`ErrorKind::System`], [`ErrorKind::Cancelled`]; [`ErrorKind::Input`] if the file can't be opened any more.
@@ -61,8 +64,9 @@ pub fn copy_rest(
         cells: Axis { what: "cells", n: dataset.obs.n_rows(), kept: cells },
         genes: Axis { what: "genes", n: n_genes, kept: Some(genes).filter(|genes| genes.len() < n_genes) },
         notes: Vec::new(),
+        around: Vec::new(),
     };
-    copier.copy_all(writer, is_raw).at(place)?;
+    copier.within("", |copier| copier.copy_all(writer, is_raw)).at(place)?;
     Ok(copier.notes)
 }
 
@@ -97,9 +101,26 @@ struct Copier<'a> {
     cells: Axis<'a>,
     genes: Axis<'a>,
     notes: Vec<String>,
+    /// Addresses of the groups that lie around what is being copied.
+    around: Vec<u64>,
 }
 
 impl<'a> Copier<'a> {
+    /// Copies from inside a group, unless it lies too deep or in itself, which hard links make possible.
+    fn within(&mut self, group: &str, copy: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let address = self.file.group_address(group)?;
+        if self.around.contains(&address) {
+            return Err(Error::unsupported("a group that lies within itself").at(group));
+        }
+        if self.around.len() > DEEPEST {
+            return Err(Error::unsupported(format!("it lies within more than {DEEPEST} groups")).at(group));
+        }
+        self.around.push(address);
+        let copied = copy(self);
+        self.around.pop();
+        copied
+    }
+
     fn copy_all(&mut self, writer: &mut H5adWriter, is_raw: bool) -> Result<()> {
         let cells = self.cells;
         self.copy_raw()?;
@@ -201,13 +222,15 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Copies a data frame; as it is, where all of it stays and anndata writes it so today.
+    /// Copies a data frame; as it is, where all of it stays, can be read, and is written so by anndata today.
     fn copy_frame(&mut self, from: &str, to: &str, rows: Axis<'a>) -> Result<()> {
         let version = text_attribute(self.file, from, "encoding-version")?;
-        if rows.kept.is_none() && version.as_deref() == Some("0.2.0") {
+        let mut notes = Vec::new();
+        let mut table = read_frame(self.file, from, rows.n, &mut notes)?;
+        if rows.kept.is_none() && version.as_deref() == Some("0.2.0") && notes.is_empty() {
             return self.copy_tree(from, to);
         }
-        let mut table = read_frame(self.file, from, rows.n, &mut self.notes)?;
+        self.notes.append(&mut notes);
         if let Some(kept) = rows.kept {
             table = table.select(kept);
         }
@@ -246,17 +269,23 @@ impl<'a> Copier<'a> {
     fn copy_uns(&mut self, names: &mut Names) -> Result<()> {
         // Until anndata 0.6 the categories of columns stood here; they are with their columns now.
         let has_categories = self.file.kind("obs")? == Some(NodeKind::Dataset);
-        for name in self.members("uns")? {
-            let is_categories = has_categories && name.ends_with("_categories");
-            if names.is_taken(&name) || ABOUT_X.contains(&name.as_str()) || is_categories {
-                continue;
-            }
-            let path = format!("uns/{name}");
-            if !self.left_out_as_old(&path) {
-                self.copy_entry(&path)?;
-            }
+        let members = self.members("uns")?;
+        if members.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        self.within("uns", |copier| {
+            for name in members {
+                let is_categories = has_categories && name.ends_with("_categories");
+                if names.is_taken(&name) || ABOUT_X.contains(&name.as_str()) || is_categories {
+                    continue;
+                }
+                let path = format!("uns/{name}");
+                if !copier.left_out_as_old(&path) {
+                    copier.copy_entry(&path)?;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Whether an entry describes the components of the input's `X`; a note says that it was left out.
@@ -290,6 +319,11 @@ impl<'a> Copier<'a> {
 
     /// Copies an entry of `uns`; dictionaries entry by entry, so that one that can't be copied takes no others along.
     fn copy_entry(&mut self, path: &str) -> Result<()> {
+        let copied = self.try_entry(path);
+        self.keep_or_note(path, copied)
+    }
+
+    fn try_entry(&mut self, path: &str) -> Result<()> {
         if self.copy_old_graph(path)? {
             return Ok(());
         }
@@ -297,14 +331,15 @@ impl<'a> Copier<'a> {
             && matches!(text_attribute(self.file, path, "encoding-type")?.as_deref(), None | Some("dict"))
             && text_attribute(self.file, path, "h5sparse_format")?.is_none();
         if !is_dictionary {
-            let copied = self.copy_tree(path, path);
-            return self.keep_or_note(path, copied);
+            return self.copy_tree(path, path);
         }
-        create_encoded_group(&self.sink, path, "dict", "0.1.0")?;
-        for name in self.file.children(path)? {
-            self.copy_entry(&format!("{path}/{name}"))?;
-        }
-        Ok(())
+        self.within(path, |copier| {
+            create_encoded_group(&copier.sink, path, "dict", "0.1.0")?;
+            for name in copier.file.children(path)? {
+                copier.copy_entry(&format!("{path}/{name}"))?;
+            }
+            Ok(())
+        })
     }
 
     /// Copies a sparse matrix of anndata 0.6 and before under the attributes that it has today.

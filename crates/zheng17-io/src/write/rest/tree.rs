@@ -107,12 +107,14 @@ impl Copier<'_> {
         if self.file.kind(from)? == Some(NodeKind::Dataset) {
             return self.copy_dataset(from, to);
         }
-        self.sink.lock().create_group(to)?;
-        self.copy_attributes(from, |sink, name, value| sink.set_group_attribute(to, name, value))?;
-        for name in self.file.children(from)? {
-            self.copy_tree(&format!("{from}/{name}"), &format!("{to}/{name}"))?;
-        }
-        Ok(())
+        self.within(from, |copier| {
+            copier.sink.lock().create_group(to)?;
+            copier.copy_attributes(from, |sink, name, value| sink.set_group_attribute(to, name, value))?;
+            for name in copier.file.children(from)? {
+                copier.copy_tree(&format!("{from}/{name}"), &format!("{to}/{name}"))?;
+            }
+            Ok(())
+        })
     }
 
     /// Copies a dense matrix and makes sure that it says what it is.
