@@ -11,8 +11,11 @@ use zheng17_io::write::{CreateOptions, H5adWriter, Place, UnsValue, copy_rest};
 use zheng17_io::{OpenOptions, open};
 use zheng17_test_support::{python, shared};
 
-/// What the reader can't read.
-const LEFT_OUT: [&str; 1] = ["obsm/cube was left out: obsm/cube: 3 dimensions in chunks of 3; at most 2 can be read."];
+/// What the reader can't read, and what was computed from the input's values.
+const LEFT_OUT: [&str; 2] = [
+    "obsm/cube was left out: obsm/cube: 3 dimensions in chunks of 3; at most 2 can be read.",
+    "varm/PCs of the input was left out: it was computed from other values than X has now.",
+];
 
 fn run(python: &Path, arguments: &[&str]) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/check_rest.py");
@@ -157,11 +160,13 @@ fn what_is_damaged_is_left_out_whole_and_named() {
     writer.write_uns("texts", &"ours".into()).expect("uns");
     let notes = copy_rest(&dataset, None, &genes, &mut writer, &Context::default()).expect("copy");
     writer.finish().expect("finish");
-    for left_out in ["raw", "obsm/cube", "obsm/short", "layers/by_genes", "layers/counts", "uns/odd"] {
+    for left_out in
+        ["raw", "obsm/cube", "obsm/short", "layers/by_genes", "layers/counts", "varm/PCs of the input", "uns/odd"]
+    {
         let start = format!("{left_out} was left out: ");
         assert_eq!(notes.iter().filter(|note| note.starts_with(&start)).count(), 1, "{left_out}: {notes:#?}");
     }
-    assert_eq!(notes.len(), 6, "{notes:#?}");
+    assert_eq!(notes.len(), 7, "{notes:#?}");
     run(&python, &["check_damaged", input.to_str().expect("path"), output.to_str().expect("path")]);
 }
 
@@ -172,8 +177,8 @@ fn genes_of_raw_have_no_layers() {
     let (input, output) = (folder.path().join("in.h5ad"), folder.path().join("out.h5ad"));
     run(&python, &["make", input.to_str().expect("path")]);
     let notes = take_over(&input, &output, &OpenOptions { raw: true, ..OpenOptions::default() }, 1, 2);
-    let of_var =
-        ["layers", "varm", "varp"].map(|group| format!("{group} was left out: its genes are not those of raw."));
+    let of_var = ["layers", "varm", "varp"]
+        .map(|group| format!("{group} was left out: it belongs to the genes of X, and raw was chosen."));
     assert_eq!(notes, [&[LEFT_OUT[0].to_string()], of_var.as_slice()].concat());
     run(&python, &["check_raw", input.to_str().expect("path"), output.to_str().expect("path")]);
 }
