@@ -48,6 +48,13 @@ pub fn log1p(x: f64) -> f64 {
         let reduced = (shifted & 0x000f_ffff_ffff_ffff) + ((SQRT_2_HIGH - 0x0010_0000) << 32);
         (f64::from_bits(reduced) - 1.0, lost / u)
     };
+    log_of_reduced(k, f, correction)
+}
+
+/// log(2^k · (1 + f)) plus a small correction, for √½ < 1 + f < √2: the arithmetic that every implementation shares.
+#[allow(clippy::inline_always, reason = "vectorised kernels compile it for their own instructions")]
+#[inline(always)]
+pub fn log_of_reduced(k: f64, f: f64, correction: f64) -> f64 {
     let half_square = 0.5 * f * f;
     let s = f / (2.0 + f);
     let z = s * s;

@@ -51,7 +51,8 @@ impl CountFolder {
             let (genes, counts) = (&chunk.indices()[range.clone()], &values[range]);
             let Some(total) = self.arch.dispatch(RowTotal(counts)) else {
                 // A row with fractions or large counts goes the general way.
-                self.add_totals(chunk.first_cell() + row - totals.len(), &mut totals)?;
+                let first_cell = chunk.first_cell() + row - totals.len();
+                self.summary.add_cell_totals(first_cell, std::mem::take(&mut totals))?;
                 self.summary.fold(chunk.rows(row..row + 1))?;
                 continue;
             };
@@ -70,7 +71,7 @@ impl CountFolder {
             totals.push(total as f64);
         }
         let first_cell = chunk.first_cell() + chunk.n_cells() - totals.len();
-        self.add_totals(first_cell, &mut totals)
+        self.summary.add_cell_totals(first_cell, totals)
     }
 
     /// The summary of all cells added.
@@ -80,12 +81,6 @@ impl CountFolder {
     pub fn finish(mut self) -> Result<CountSummary> {
         self.flush()?;
         Ok(self.summary)
-    }
-
-    fn add_totals(&mut self, first_cell: usize, totals: &mut Vec<f64>) -> Result<()> {
-        let none = vec![GeneCounts::default(); if totals.is_empty() { 0 } else { self.lanes.len() }];
-        let totals = std::mem::take(totals);
-        if totals.is_empty() { Ok(()) } else { self.summary.add(first_cell, totals, &none, &CountFacts::default()) }
     }
 
     fn flush(&mut self) -> Result<()> {

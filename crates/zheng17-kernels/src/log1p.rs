@@ -3,8 +3,8 @@
 //! The same operations in the same order, without branches, so that a compiler makes vector instructions of them. For values
 //! that are not negative and at most 2^54, which normalised counts are.
 
-const LN_2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
-const LN_2_LOW: f64 = f64::from_bits(0x3dea_39ef_3579_3c76);
+use zheng17_core::log1p::log_of_reduced;
+
 const SQRT_2_HIGH: u64 = 0x3ff6_a09e;
 const ONE_HIGH: u64 = 0x3ff0_0000;
 const HALF_SQRT_2_HIGH: u64 = SQRT_2_HIGH - 0x0010_0000;
@@ -23,15 +23,7 @@ pub(crate) fn log1p(x: f64) -> f64 {
     let lost = if x >= 1.0 { 1.0 - (u - x) } else { x - (u - 1.0) };
     let f = if k == 0.0 { x } else { reduced };
     let correction = if k == 0.0 { 0.0 } else { lost / u };
-    let half_square = 0.5 * f * f;
-    let s = f / (2.0 + f);
-    let z = s * s;
-    let mut r = 2.0 / 23.0;
-    for odd in [21.0, 19.0, 17.0, 15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0] {
-        r = r * z + 2.0 / odd;
-    }
-    let r = r * z;
-    let log = k * LN_2_HIGH - ((half_square - (s * (half_square + r) + (k * LN_2_LOW + correction))) - f);
+    let log = log_of_reduced(k, f, correction);
     // Below 2^-54 the logarithm is x itself; the formula gives the same but for the last bits of subnormals.
     if x < f64::from_bits(0x3c90_0000_0000_0000) { x } else { log }
 }

@@ -178,7 +178,12 @@ impl CountSummary {
         Ok(())
     }
 
-    fn add_cell_totals(&mut self, first_cell: usize, totals: Vec<f64>) -> Result<()> {
+    /// Adds the totals of consecutive cells whose other sums come later, by [`CountSummary::add`] without cells.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) if a cell was seen before, or there are more than
+    /// [`MOST_CELLS`](super::MOST_CELLS).
+    pub fn add_cell_totals(&mut self, first_cell: usize, totals: Vec<f64>) -> Result<()> {
         if totals.is_empty() {
             return Ok(());
         }

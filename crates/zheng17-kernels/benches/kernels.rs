@@ -1,0 +1,115 @@
+//! What an entry costs: the fast kernels beside the scalar ones and beside a copy of the same bytes.
+//!
+//! `cargo bench -p zheng17-kernels`. Throughput is in entries; an entry is a 32-bit gene and a 32-bit count.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use zheng17_core::exact::{Arithmetic, CountSummary, MomentPlan, MomentSummary};
+use zheng17_core::kernels::{OutputPlan, ScalarKernels};
+use zheng17_core::matrix::{GeneMap, ValueKind};
+use zheng17_core::{ChunkKernels, ChunkSource, CsrBuffer, Values};
+use zheng17_kernels::{CountFolder, FastKernels, GramBlock, MomentFolder};
+use zheng17_simulate::{Parameters, Simulation};
+
+const N_CELLS: usize = 4000;
+const N_GENES: usize = 28_000;
+
+fn cells() -> CsrBuffer {
+    let mut cells = CsrBuffer::new(N_GENES, ValueKind::F32);
+    let parameters = Parameters { n_cells: N_CELLS, n_genes: N_GENES, seed: 1 };
+    let simulation = Simulation::new(parameters).expect("a simulation of this size");
+    simulation.read_cells(0..N_CELLS, &mut cells).expect("simulated cells");
+    cells
+}
+
+fn counts(criterion: &mut Criterion) {
+    let cells = cells();
+    let Values::F32(values) = &cells.values else { unreachable!("simulated counts are small") };
+    let mut group = criterion.benchmark_group("totals and moments");
+    group.throughput(Throughput::Elements(values.len() as u64)).sample_size(20);
+    let (mut genes_copy, mut values_copy) = (cells.indices.clone(), values.clone());
+    group.bench_function("copy of the same bytes", |bench| {
+        bench.iter(|| {
+            genes_copy.copy_from_slice(black_box(&cells.indices));
+            values_copy.copy_from_slice(black_box(values));
+        });
+    });
+    // A worker keeps its folder for many chunks, so making one is not part of what an entry costs.
+    let mut folder = CountFolder::new(N_GENES, None);
+    let mut next_cell = 0;
+    group.bench_function("fast", |bench| {
+        bench.iter(|| {
+            folder.fold(cells.view().with_first_cell(next_cell)).expect("fold");
+            next_cell += N_CELLS;
+            if next_cell > 1_000_000 {
+                folder = CountFolder::new(N_GENES, None);
+                next_cell = 0;
+            }
+        });
+    });
+    group.bench_function("scalar", |bench| {
+        bench.iter(|| {
+            let mut summary = CountSummary::new(N_GENES, None);
+            summary.fold(cells.view()).expect("fold");
+            summary
+        });
+    });
+    group.finish();
+}
+
+fn selected(criterion: &mut Criterion) {
+    let cells = cells();
+    let genes = GeneMap::new(N_GENES, &(0..N_GENES).step_by(28).collect::<Vec<_>>());
+    let mut small = CsrBuffer::new(genes.n_selected(), ValueKind::F32);
+    let mut group = criterion.benchmark_group("selection of 1,000 genes");
+    group.throughput(Throughput::Elements(cells.indices.len() as u64)).sample_size(20);
+    for (name, kernels) in
+        [("fast", &FastKernels::default() as &dyn ChunkKernels), ("scalar", &ScalarKernels as &dyn ChunkKernels)]
+    {
+        group.bench_function(name, |bench| {
+            bench.iter(|| {
+                small.reset(0, genes.n_selected(), ValueKind::F32);
+                kernels.select_into(cells.view(), &genes, &mut small).expect("select");
+            });
+        });
+    }
+    group.finish();
+
+    let cell_scale: Arc<[f64]> = vec![0.5; N_CELLS].into();
+    let plan = MomentPlan { cell_scale: Arc::clone(&cell_scale), arithmetic: Arithmetic::Log };
+    let output = OutputPlan {
+        cell_scale,
+        log: true,
+        mean: vec![0.1; genes.n_selected()],
+        inverse_deviation: vec![2.0; genes.n_selected()],
+        max_value: None,
+    };
+    let mut group = criterion.benchmark_group("1,000 selected genes");
+    group.throughput(Throughput::Elements(small.indices.len() as u64)).sample_size(20);
+    group.bench_function("moments of logarithms, fast", |bench| {
+        let mut folder = MomentFolder::new(genes.n_selected(), &plan);
+        bench.iter(|| folder.fold(small.view()).expect("fold"));
+    });
+    group.bench_function("moments of logarithms, scalar", |bench| {
+        let mut summary = MomentSummary::new(genes.n_selected());
+        bench.iter(|| summary.fold(small.view(), &plan));
+    });
+    let mut rows = vec![0.0; N_CELLS * genes.n_selected()];
+    group.bench_function("scaled rows, fast", |bench| {
+        bench.iter(|| FastKernels::default().affine_into(small.view(), &output, &mut rows).expect("rows"));
+    });
+    group.bench_function("products of gene pairs", |bench| {
+        let mut block = GramBlock::new(&output);
+        bench.iter(|| {
+            block.clear();
+            block.add(small.view(), &output);
+            block.multiply();
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, counts, selected);
+criterion_main!(benches);
