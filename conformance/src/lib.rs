@@ -1,6 +1,6 @@
 //! What every backend must do, as a list of cases that any backend can be run through.
 //!
-//! [`cases`] is the list, [`run_suite`] runs it, [`Report`] says what came of it. A case knows the traits of core and the
+//! [`cases()`] is the list, [`run_suite`] runs it, [`Report`] says what came of it. A case knows the traits of core and the
 //! recipe, never a backend; which backends there are is up to the caller, and [`built_in`] lists those of this build.
 
 pub mod cases;

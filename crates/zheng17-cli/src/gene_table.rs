@@ -15,7 +15,7 @@ pub(crate) const HEADER: [&str; 10] =
 /// # Errors
 /// [`ErrorKind::System`](zheng17_core::ErrorKind::System).
 pub(crate) fn write(file: &mut TemporaryFile, names: &[String], result: &RecipeResult) -> Result<()> {
-    let place = file.path().display().to_string();
+    let place = file.output().display().to_string();
     write_rows(&mut BufWriter::new(file), names, result).map_err(|error| Error::from(error).at(place))
 }
 
