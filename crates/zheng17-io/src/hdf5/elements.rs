@@ -61,6 +61,7 @@ impl Element {
     }
 
     /// Whether its values are references to the file's heap, or hold some.
+    #[cfg(not(feature = "libhdf5"))]
     pub(super) fn is_in_heap(&self) -> bool {
         match self {
             Self::VariableText { .. } => true,

@@ -40,6 +40,7 @@ pub(crate) fn name(id: u16) -> String {
 }
 
 /// Whether [`undo`] knows a filter.
+#[cfg(not(feature = "libhdf5"))]
 pub(crate) fn is_known(id: u16) -> bool {
     matches!(id, DEFLATE | SHUFFLE | FLETCHER32 | LZF | BLOSC | LZ4 | ZSTD)
 }

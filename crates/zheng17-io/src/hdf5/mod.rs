@@ -1,12 +1,16 @@
 //! What this crate needs of HDF5: two small traits, for a file and for a dataset, and the values they give.
 //!
-//! Readers of formats know only these. [`pure`] implements them without a C library. Nothing here knows what an AnnData or 10x
-//! file is. Errors name the object within the file; whoever opened the file adds the file's name.
+//! Readers of formats know only these. `pure` implements them without a C library, and `library`, with the feature `libhdf5`,
+//! through the system's libhdf5; one of them is built. Nothing here knows what an AnnData or 10x file is. Errors name the object within the file; whoever opened the file adds the file's name.
 
 mod blosc;
+#[cfg(not(feature = "libhdf5"))]
 mod chunks;
 mod elements;
 mod filters;
+#[cfg(feature = "libhdf5")]
+mod library;
+#[cfg(not(feature = "libhdf5"))]
 mod pure;
 
 use std::ops::Range;
@@ -57,7 +61,11 @@ pub(crate) trait Hdf5Dataset: Send + Sync {
 
 /// Opens a file that has the HDF5 signature.
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn Hdf5File>> {
-    Ok(Arc::new(pure::PureFile::open(path)?))
+    #[cfg(not(feature = "libhdf5"))]
+    let file = pure::PureFile::open(path)?;
+    #[cfg(feature = "libhdf5")]
+    let file = library::LibraryFile::open(path)?;
+    Ok(Arc::new(file))
 }
 
 /// What stands at a path.
