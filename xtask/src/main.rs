@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
 mod command;
+mod libhdf5;
 mod python;
 mod test;
 
@@ -23,7 +24,7 @@ struct Arguments {
 enum Task {
     /// Check format, lints and docs, and run every test that this machine can run; list what was skipped.
     Test {
-        /// First install what some tests need (a Python environment with scanpy), and fail if a part can't run.
+        /// First install what some tests need (a Python environment with scanpy, libhdf5), and fail if a part can't run.
         #[arg(long)]
         full: bool,
     },

@@ -1,10 +1,11 @@
 //! `cargo xtask test`: everything that must hold, cheapest first.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use crate::command::{self, cargo, run_looking};
-use crate::python;
+use crate::{libhdf5, python};
 
 /// Runs all checks and tests; `full` installs what some need first, and then skips nothing.
 pub(crate) fn run(full: bool) -> Result<(), String> {
@@ -13,6 +14,7 @@ pub(crate) fn run(full: bool) -> Result<(), String> {
     let mut tally = Tally::new(python)?;
     tally.test(&["test", "--workspace", "--all-targets"])?;
     tally.test(&["test", "--workspace", "--doc"])?;
+    tally.test_libhdf5(full)?;
     tally.finish(full)
 }
 
@@ -72,6 +74,31 @@ impl Tally {
             Err(error) if counted == 0 => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Tests that the system's libhdf5, an option of the build, gives what our own reader gives.
+    fn test_libhdf5(&mut self, full: bool) -> Result<(), String> {
+        if !full {
+            let mut list = std::fs::OpenOptions::new().append(true).open(&self.skipped_list);
+            let written = list.as_mut().map_err(|error| error.to_string())?;
+            writeln!(written, "libhdf5\truns with --full").map_err(|error| error.to_string())?;
+            // What is recorded counts as a test that returned early.
+            self.passed += 1;
+            return Ok(());
+        }
+        libhdf5::install()?;
+        let package = ["--package", "zheng17-io", "--features", "libhdf5"];
+        command_run(
+            &[
+                &["clippy", "--quiet", "--package", "zheng17-libhdf5"],
+                &package[..],
+                &["--all-targets", "--", "-D", "warnings"],
+            ]
+            .concat(),
+        )?;
+        let tests = ["layouts", "odd_files", "real_files", "copy_rest", "write_h5ad", "write_tenx"];
+        let tests = tests.iter().flat_map(|test| ["--test", test]);
+        self.test(&["test"].into_iter().chain(package).chain(tests).collect::<Vec<_>>())
     }
 
     /// Reads one line of a test runner; returns how many tests it accounts for.

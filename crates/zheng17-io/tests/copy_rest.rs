@@ -9,7 +9,7 @@ use zheng17_core::matrix::{CsrBuffer, ValueKind, ValuesRef};
 use zheng17_io::table::Table;
 use zheng17_io::write::{CreateOptions, H5adWriter, Place, UnsValue, copy_rest};
 use zheng17_io::{OpenOptions, open};
-use zheng17_test_support::{python, shared};
+use zheng17_test_support::{python, shared, skip};
 
 /// What the reader can't read, and what was computed from the input's values.
 const LEFT_OUT: [&str; 2] = [
@@ -122,6 +122,9 @@ fn a_column_of_raw_that_anndata_refuses_is_left_out() {
     let folder = tempfile::tempdir().expect("folder");
     let output = folder.path().join("out.h5ad");
     let notes = take_over(&odd_file("raw_category_twice.h5ad"), &output, &OpenOptions::default(), 1, 1);
+    if cfg!(feature = "libhdf5") && notes.iter().any(|note| note.contains("newer than libhdf5")) {
+        return skip("a_column_of_raw_that_anndata_refuses_is_left_out", "needs libhdf5 2.0 or later");
+    }
     assert_eq!(notes, ["A column was left out: raw/var/kind/codes: category \"T\" is there more than once."]);
     let raw = open(&output, &OpenOptions { raw: true, ..OpenOptions::default() }).expect("open");
     assert_eq!(raw.var.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), ["n"]);

@@ -5,17 +5,18 @@ mod common;
 
 use std::path::Path;
 
-use common::{dump, first_difference, open_and_read, run_python};
+use common::{dump, first_difference, is_newer_than_libhdf5, open_and_read, run_python};
 use zheng17_core::CsrBuffer;
 use zheng17_core::matrix::ValueKind;
 use zheng17_io::{FeatureTypes, OpenOptions};
 use zheng17_test_support as support;
 
-/// Compares every file that a folder's list names with the text beside it.
+/// Compares every file that a folder's list names with the text beside it. Where the program reads through the system's libhdf5,
+/// a few may be newer than it.
 fn compare_all(folder: &Path, at_least: usize) {
     let list = std::fs::read_to_string(folder.join("list.tsv")).expect("a list of files");
     let mut complaints = Vec::new();
-    let mut n_compared = 0;
+    let (mut n_compared, mut n_newer) = (0, 0);
     for line in list.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let &[name, layer, raw, genome, feature, key] = fields.as_slice() else { panic!("a wrong line: {line}") };
@@ -33,13 +34,18 @@ fn compare_all(folder: &Path, at_least: usize) {
         let expected = std::fs::read_to_string(folder.join(format!("{key}.expected"))).expect("an expected text");
         let complaint = match open_and_read(&folder.join(name), &options) {
             Ok((dataset, whole)) => first_difference(&dump(&dataset, &whole), &expected),
+            Err(error) if is_newer_than_libhdf5(&error.to_string()) => {
+                n_newer += 1;
+                continue;
+            }
             Err(error) => Some(error.to_string()),
         };
         complaints.extend(complaint.map(|complaint| format!("{key}: {complaint}")));
         n_compared += 1;
     }
     assert!(complaints.is_empty(), "{} of {n_compared}:\n{}", complaints.len(), complaints.join("\n"));
-    assert!(n_compared >= at_least, "only {n_compared} files were compared");
+    assert!(n_compared + n_newer >= at_least, "only {n_compared} files were compared");
+    assert!(n_newer <= n_compared / 4, "{n_newer} files are newer than libhdf5");
 }
 
 #[test]
@@ -47,11 +53,29 @@ fn layouts_that_are_kept_here() {
     compare_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/layouts"), 40);
 }
 
+#[cfg(feature = "libhdf5")]
+#[test]
+fn layouts_that_only_the_newest_libhdf5_knows() {
+    let name = "tests/fixtures/layouts/chunks_latest_4_fixed_all.h5ad";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    match open_and_read(&path, &OpenOptions::default()) {
+        Ok(_) => {}
+        Err(error) if is_newer_than_libhdf5(&error.to_string()) => {
+            support::skip("layouts_that_only_the_newest_libhdf5_knows", "needs libhdf5 2.0 or later");
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
 #[test]
 fn several_threads_read_ranges_in_any_order() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/layouts");
     for name in ["chunks_earliest_2_grow_all.h5ad", "store_all_csc.h5ad", "dense_grow_latest_lzf.h5ad"] {
-        let (dataset, whole) = open_and_read(&folder.join(name), &OpenOptions::default()).expect("a fixture");
+        let (dataset, whole) = match open_and_read(&folder.join(name), &OpenOptions::default()) {
+            Ok(read) => read,
+            Err(error) if is_newer_than_libhdf5(&error.to_string()) => continue,
+            Err(error) => panic!("{error}"),
+        };
         let n_cells = whole.n_cells();
         std::thread::scope(|scope| {
             for thread in 0..4 {

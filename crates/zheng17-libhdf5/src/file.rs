@@ -10,7 +10,7 @@ use hdf5_metno_sys::h5a::{H5A_info_t, H5Aexists, H5Aget_space, H5Aget_type, H5Ai
 use hdf5_metno_sys::h5f::{H5F_ACC_RDONLY, H5Fopen};
 use hdf5_metno_sys::h5i::{H5I_type_t, H5Iget_type, hid_t};
 use hdf5_metno_sys::h5l::{H5L_info1_t, H5L_type_t, H5Lexists, H5Lget_info1, H5Literate1};
-use hdf5_metno_sys::h5o::{H5Oexists_by_name, H5Oopen};
+use hdf5_metno_sys::h5o::{H5O_INFO_BASIC, H5O_info1_t, H5Oexists_by_name, H5Oget_info2, H5Oopen};
 use hdf5_metno_sys::h5p::H5P_DEFAULT;
 use zheng17_core::{Error, Result};
 
@@ -89,6 +89,21 @@ impl File {
         }
         kept.sort_unstable();
         Ok(kept)
+    }
+
+    /// Where the object at a path stands in the file, whatever path leads to it.
+    ///
+    /// # Errors
+    /// If there is no such object.
+    pub fn address(&self, path: &str) -> Result<u64> {
+        let _lock = enter();
+        let object = self.open_object(path)?;
+        let mut info = MaybeUninit::<H5O_info1_t>::zeroed();
+        // SAFETY: the object is open. The address is read alone, and any bytes are a number.
+        unsafe {
+            check(H5Oget_info2(object.id(), info.as_mut_ptr(), H5O_INFO_BASIC))?;
+            Ok((&raw const (*info.as_ptr()).addr).read())
+        }
     }
 
     /// What stands at a path, if anything.
@@ -204,9 +219,9 @@ impl File {
         if kind != H5L_type_t::H5L_TYPE_SOFT as c_int {
             return Ok(Link::Elsewhere);
         }
-        // SAFETY: as above.
-        let leads_somewhere = check(unsafe { H5Oexists_by_name(self.handle.id(), path.as_ptr(), H5P_DEFAULT) })?;
-        Ok(if leads_somewhere > 0 { Link::Object } else { Link::None })
+        // SAFETY: as above. A failure means that it leads nowhere, such as back to itself.
+        let leads_somewhere = unsafe { H5Oexists_by_name(self.handle.id(), path.as_ptr(), H5P_DEFAULT) } > 0;
+        Ok(if leads_somewhere { Link::Object } else { Link::None })
     }
 }
 

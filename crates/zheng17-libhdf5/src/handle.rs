@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 
 use hdf5_metno_sys::LOCK;
+use hdf5_metno_sys::h5::H5get_libversion;
 use hdf5_metno_sys::h5e::{H5E_DEFAULT, H5E_direction_t, H5E_error2_t, H5Eclear2, H5Eset_auto2, H5Ewalk2};
 use hdf5_metno_sys::h5i::{H5Idec_ref, hid_t};
 use zheng17_core::{Error, Result};
@@ -95,5 +96,12 @@ pub(crate) fn failure() -> Error {
         H5Eclear2(H5E_DEFAULT);
     }
     let said = Said(found.unwrap_or_else(|| "nothing".to_owned()));
+    if said.0.starts_with("bad version number") {
+        let (mut major, mut minor, mut release) = (0, 0, 0);
+        // SAFETY: the numbers outlive the call.
+        unsafe { H5get_libversion(&raw mut major, &raw mut minor, &raw mut release) };
+        let what = format!("damaged, or newer than libhdf5 {major}.{minor}.{release} can read");
+        return Error::input(what).with_source(said);
+    }
     Error::input("the HDF5 structure can't be read").with_source(said)
 }

@@ -54,6 +54,10 @@ impl Hdf5File for LibraryFile {
         self.0.children(group).at(|| place(group))
     }
 
+    fn group_address(&self, group: &str) -> Result<u64> {
+        self.0.address(group).at(|| place(group))
+    }
+
     fn kind(&self, path: &str) -> Result<Option<NodeKind>> {
         let kind = self.0.kind(path).at(|| place(path))?;
         Ok(kind.map(|kind| match kind {
@@ -77,6 +81,14 @@ impl Hdf5File for LibraryFile {
 
     fn dataset(&self, path: &str) -> Result<Arc<dyn Hdf5Dataset>> {
         let dataset = self.0.dataset(path).at(|| path)?;
+        if let Some(chunk_shape) = dataset.chunk_shape()
+            && !(1..=2).contains(&chunk_shape.len())
+        {
+            // The library could; but what a file holds must not depend on how this program was built.
+            let n = chunk_shape.len();
+            let error = Error::unsupported(format!("{n} dimensions in chunks of {n}; at most 2 can be read"));
+            return Err(error.at(path));
+        }
         let element = element(dataset.element());
         let info = DatasetInfo {
             path: path.to_owned(),

@@ -30,6 +30,11 @@ pub(crate) fn open_and_read(path: &Path, options: &OpenOptions) -> Result<(Datas
     Ok((dataset, whole))
 }
 
+/// Whether an error says that a file is newer than the system's libhdf5, where the program reads through it.
+pub(crate) fn is_newer_than_libhdf5(error: &str) -> bool {
+    cfg!(feature = "libhdf5") && error.contains("newer than libhdf5")
+}
+
 /// Runs a script of `tests/python`; its folder is where it runs.
 pub(crate) fn run_python(python: &Path, script: &str, arguments: &[&Path]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python");
