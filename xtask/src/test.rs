@@ -67,11 +67,11 @@ impl Tally {
             Some(python) => command.env("ZHENG17_PYTHON", python),
             None => &mut command,
         };
-        let mut counted = 0;
-        let outcome = run_looking(&mut command, &mut |line| counted += self.look(line));
+        let failed_before = self.failed;
+        let outcome = run_looking(&mut command, &mut |line| self.look(line));
         match outcome {
-            // Failed tests are counted; a build that failed is not.
-            Err(error) if counted == 0 => Err(error),
+            // Failed tests are counted; a build that failed or a test program that crashed is not.
+            Err(error) if self.failed == failed_before => Err(error),
             _ => Ok(()),
         }
     }
@@ -101,20 +101,19 @@ impl Tally {
         self.test(&["test"].into_iter().chain(package).chain(tests).collect::<Vec<_>>())
     }
 
-    /// Reads one line of a test runner; returns how many tests it accounts for.
-    fn look(&mut self, line: &str) -> u64 {
+    /// Reads one line of a test runner.
+    fn look(&mut self, line: &str) {
         if let Some(test) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... ignored")) {
             self.ignored.push(test.trim().to_owned());
         }
         let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|line| line.split_once(". ")) else {
-            return 0;
+            return;
         };
         let count = |word: &str| -> u64 {
             counts.split(';').filter_map(|part| part.trim().strip_suffix(word)?.trim().parse::<u64>().ok()).sum()
         };
         self.passed += count("passed");
         self.failed += count("failed");
-        count("passed") + count("failed") + count("ignored")
     }
 
     fn finish(self, full: bool) -> Result<(), String> {
