@@ -374,6 +374,10 @@ fn data_that_look_logged_run_with_a_warning(subject: &Subject, version: RecipeVe
     let found = run(subject, &input, &params(version), &Context::default())?;
     let warning = Warning::LooksLogged { largest: found.result.facts.largest };
     ensure!(found.result.warnings.contains(&warning), "no warning: {:?}", found.result.warnings);
+    // Who asks for no logarithm has logarithms: nothing to warn of.
+    let asked = Params { log: false, ..params(version) };
+    let found = run(subject, &input, &asked, &Context::default())?;
+    ensure!(!found.result.warnings.contains(&warning), "a warning with log off: {:?}", found.result.warnings);
     Ok(())
 }
 

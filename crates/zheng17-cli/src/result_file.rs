@@ -111,7 +111,8 @@ fn set(table: &mut Table, table_name: &str, column: &str, values: Vec<f64>, note
 
 /// What a user should know about a run.
 pub(crate) fn warnings(dataset: &Dataset, result: &RecipeResult) -> Vec<String> {
-    let of_file = dataset.logged.then(|| {
+    // With --no-log, data that are logarithmised already are what the recipe wants.
+    let of_file = (dataset.logged && result.params.log).then(|| {
         let location = &dataset.matrix.location;
         format!("the file says that {location} was logarithmised (uns/log1p); the recipe expects counts")
     });

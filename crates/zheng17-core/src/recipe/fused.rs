@@ -125,7 +125,7 @@ fn run_checked<B: SparseBackend>(
     }
     let kept_genes = plan::kept_genes(&summary)?;
     let facts = *summary.facts();
-    let mut warnings = input_warnings(&source, &summary);
+    let mut warnings = input_warnings(&source, &summary, params);
 
     // Score and select.
     let scored =
@@ -293,7 +293,7 @@ fn components<B: SparseBackend>(
     pca::principal_components(&gram, output, n_cells, n_components)
 }
 
-fn input_warnings(source: &CheckedSource, summary: &CountSummary) -> Vec<Warning> {
+fn input_warnings(source: &CheckedSource, summary: &CountSummary, params: &Params) -> Vec<Warning> {
     let facts = summary.facts();
     let mut warnings = Vec::new();
     if source.duplicates() > 0 {
@@ -301,7 +301,8 @@ fn input_warnings(source: &CheckedSource, summary: &CountSummary) -> Vec<Warning
     }
     if facts.n_fractional > 0 {
         warnings.push(Warning::NotCounts { fractional: facts.n_fractional, entries: facts.n_entries });
-        if facts.largest < 30.0 {
+        // Without a logarithm, data that are logarithmised already are what the recipe wants.
+        if params.log && facts.largest < 30.0 {
             warnings.push(Warning::LooksLogged { largest: facts.largest });
         }
     }
