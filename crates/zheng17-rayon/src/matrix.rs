@@ -8,6 +8,9 @@ use zheng17_core::{ChunkSource, Context, CsrBuffer, CsrView, Result, Shape, Valu
 
 use crate::workers::Workers;
 
+/// Small matrices are cut into at least so many chunks for each worker.
+const CHUNKS_PER_WORKER: usize = 4;
+
 /// Chunks of consecutive cells, and the workers that compute with them.
 pub struct ChunkedMatrix {
     n_genes: usize,
@@ -37,7 +40,8 @@ impl ChunkedMatrix {
     /// Reads all cells of a source, several chunks at once.
     pub(crate) fn read(source: &dyn ChunkSource, workers: Arc<Workers>, ctx: &Context) -> Result<Self> {
         let Shape { n_cells, n_genes } = source.shape();
-        let step = ctx.chunk_rows.get();
+        // A few chunks for each worker, so that none waits long for the last one.
+        let step = ctx.chunk_rows.get().min(n_cells.div_ceil(CHUNKS_PER_WORKER * workers.number())).max(1);
         let read = workers.fold(
             n_cells.div_ceil(step),
             ctx,
