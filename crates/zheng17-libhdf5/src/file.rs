@@ -60,22 +60,17 @@ impl File {
     /// # Errors
     /// If there is no such group.
     pub fn children(&self, group: &str) -> Result<Vec<String>> {
-        unsafe extern "C" fn add(_: hid_t, text: *const c_char, _: *const H5L_info1_t, names: *mut c_void) -> c_int {
-            // SAFETY: the library passes a name that ends with a zero, and hands on the address of `names` below.
-            unsafe { (*names.cast::<Vec<Result<String>>>()).push(name(text)) };
-            0
-        }
         let _lock = enter();
         let object = self.open_object(group)?;
         let mut names: Vec<Result<String>> = Vec::new();
-        // SAFETY: the object is open; the callback gets the address of `names`, which outlives the call and has its type.
+        // SAFETY: the object is open; the callback gets the address of `names`, which outlives the call and has the type it expects.
         check(unsafe {
             H5Literate1(
                 object.id(),
                 H5_index_t::H5_INDEX_NAME,
                 H5_iter_order_t::H5_ITER_NATIVE,
                 ptr::null_mut(),
-                Some(add),
+                Some(add_name::<H5L_info1_t>),
                 (&raw mut names).cast(),
             )
         })?;
@@ -132,22 +127,17 @@ impl File {
     /// # Errors
     /// If there is no such group or dataset.
     pub fn attribute_names(&self, path: &str) -> Result<Vec<String>> {
-        unsafe extern "C" fn add(_: hid_t, text: *const c_char, _: *const H5A_info_t, names: *mut c_void) -> c_int {
-            // SAFETY: the library passes a name that ends with a zero, and hands on the address of `names` below.
-            unsafe { (*names.cast::<Vec<Result<String>>>()).push(name(text)) };
-            0
-        }
         let _lock = enter();
         let object = self.open_object(path)?;
         let mut names: Vec<Result<String>> = Vec::new();
-        // SAFETY: the object is open; the callback gets the address of `names`, which outlives the call and has its type.
+        // SAFETY: the object is open; the callback gets the address of `names`, which outlives the call and has the type it expects.
         check(unsafe {
             H5Aiterate2(
                 object.id(),
                 H5_index_t::H5_INDEX_NAME,
                 H5_iter_order_t::H5_ITER_NATIVE,
                 ptr::null_mut(),
-                Some(add),
+                Some(add_name::<H5A_info_t>),
                 (&raw mut names).cast(),
             )
         })?;
@@ -230,6 +220,16 @@ enum Link {
     Object,
     /// To another file, or of a kind that only the program that made it knows.
     Elsewhere,
+}
+
+/// Called for each member or attribute of an object (`I` is what else the library says of it): keeps the name.
+///
+/// # Safety
+/// `text` must end with a zero, and `names` be the address of a `Vec<Result<String>>` that nobody else uses.
+unsafe extern "C" fn add_name<I>(_: hid_t, text: *const c_char, _: *const I, names: *mut c_void) -> c_int {
+    // SAFETY: both are promised by the caller.
+    unsafe { (*names.cast::<Vec<Result<String>>>()).push(name(text)) };
+    0
 }
 
 fn kind(object: &Handle) -> Option<Kind> {
