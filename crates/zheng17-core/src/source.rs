@@ -1,8 +1,8 @@
 //! Where cells come from: a source that hands out ranges of cells, and the one place that checks them.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -28,6 +28,25 @@ pub trait ChunkSource: Send + Sync {
     /// [`ErrorKind::System`](crate::ErrorKind::System) if the system refuses.
     fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()>;
 
+    /// Whether the matrix is stored by genes, so that reading genes is cheap and reading cells is not.
+    fn stored_by_genes(&self) -> bool {
+        false
+    }
+
+    /// Reads consecutive genes into `out`, which is reset first: its rows are genes and its columns are cells, so `out.n_genes`
+    /// is the number of cells and `out.first_cell` the first gene. Only sources with [`ChunkSource::stored_by_genes`] can.
+    ///
+    /// # Behavior
+    /// - As [`ChunkSource::read_cells`].
+    ///
+    /// # Errors
+    /// As [`ChunkSource::read_cells`]; [`ErrorKind::Internal`](crate::ErrorKind::Internal) if the matrix is not stored by genes.
+    fn read_genes(&self, genes: Range<usize>, _out: &mut CsrBuffer) -> Result<()> {
+        let complaint =
+            format!("genes {}..{} were asked of a source that is not stored by genes", genes.start, genes.end);
+        Err(Error::internal(complaint).at(self.name()))
+    }
+
     /// What a person calls this cell, for messages.
     fn cell_name(&self, _cell: usize) -> Option<String> {
         None
@@ -51,6 +70,12 @@ impl<S: ChunkSource + ?Sized> ChunkSource for Arc<S> {
     }
     fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
         (**self).read_cells(cells, out)
+    }
+    fn stored_by_genes(&self) -> bool {
+        (**self).stored_by_genes()
+    }
+    fn read_genes(&self, genes: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
+        (**self).read_genes(genes, out)
     }
     fn cell_name(&self, cell: usize) -> Option<String> {
         (**self).cell_name(cell)
@@ -111,17 +136,31 @@ impl ChunkSource for MemorySource {
 /// The one check of the values and structure of every chunk, in front of any source.
 ///
 /// # Behavior
-/// - NaN, infinite and negative values are an error that names the first cell and gene in file order and counts how many there
-///   are in the whole source.
+/// - NaN, infinite and negative values are an error that names the first cell that has one, and its first such gene in file
+///   order, and counts how many there are in the whole source.
 /// - Values above 2^53 are such an error too.
 /// - Column indices out of range are an error that names the row.
 /// - Stored zeros are dropped.
 /// - Duplicate entries of a row are summed, in file order, and counted.
+/// - Genes that are read by [`ChunkSource::read_genes`] are checked in the same way, with the same messages.
 pub struct CheckedSource {
     inner: Arc<dyn ChunkSource>,
     duplicates: AtomicU64,
-    /// Duplicates are counted in the first reading only: chunks up to here have been seen.
-    counted_to: std::sync::Mutex<Vec<Range<usize>>>,
+    counted: Mutex<Counted>,
+}
+
+/// Where duplicates were counted: in the first reading only, which is by cells or by genes.
+#[derive(Default)]
+struct Counted {
+    rows: Option<Rows>,
+    ranges: Vec<Range<usize>>,
+}
+
+/// What the rows of a chunk are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    Cells,
+    Genes,
 }
 
 /// The largest value, and cell total, that counts may have: above it `f64` can't tell neighbours apart.
@@ -150,7 +189,7 @@ impl CheckedSource {
         };
         match complaint {
             Some(complaint) => Err(Error::input(complaint).at(inner.name())),
-            None => Ok(Self { inner, duplicates: AtomicU64::new(0), counted_to: std::sync::Mutex::new(Vec::new()) }),
+            None => Ok(Self { inner, duplicates: AtomicU64::new(0), counted: Mutex::default() }),
         }
     }
 
@@ -159,40 +198,95 @@ impl CheckedSource {
         self.duplicates.load(Ordering::Relaxed)
     }
 
-    fn count_duplicates(&self, cells: &Range<usize>, found: u64) {
+    fn count_duplicates(&self, rows: Rows, range: &Range<usize>, found: u64) {
         if found == 0 {
             return;
         }
-        let mut seen = self.counted_to.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if !seen.iter().any(|range| range.start <= cells.start && cells.start < range.end) {
-            seen.push(cells.clone());
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if *counted.rows.get_or_insert(rows) != rows {
+            return;
+        }
+        if !counted.ranges.iter().any(|seen| seen.start <= range.start && range.start < seen.end) {
+            counted.ranges.push(range.clone());
             self.duplicates.fetch_add(found, Ordering::Relaxed);
         }
     }
 
-    /// Reads the whole source to say how many values are wrong, and which is the first.
-    fn complain(&self) -> Error {
-        let shape = self.inner.shape();
-        let mut buffer = CsrBuffer::new(shape.n_genes, ValueKind::F32);
-        let mut first: Option<(usize, u32, f64)> = None;
-        let mut count = 0_u64;
-        let step = crate::context::DEFAULT_CHUNK_ROWS;
-        for start in (0..shape.n_cells).step_by(step) {
-            let cells = start..(start + step).min(shape.n_cells);
-            if let Err(error) = self.inner.read_cells(cells, &mut buffer) {
-                return error;
+    /// Reads a range as the source stores it and checks it.
+    fn read(&self, rows: Rows, range: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
+        let Shape { n_cells, n_genes } = self.shape();
+        let n_columns = match rows {
+            Rows::Cells => {
+                self.inner.read_cells(range.clone(), out)?;
+                n_genes
+            }
+            Rows::Genes => {
+                self.inner.read_genes(range.clone(), out)?;
+                n_cells
+            }
+        };
+        let view = check_structure(rows, &range, n_columns, out).map_err(|error| error.at(self.inner.name()))?;
+        let (wrong, zeros) = with_values!(view.values(), |v| v.iter().fold((false, false), |(wrong, zeros), &x| {
+            let x = x.to_f64();
+            (wrong || is_wrong(x), zeros || x == 0.0)
+        }));
+        if wrong {
+            return Err(self.complain());
+        }
+        let duplicates = view_duplicates(view);
+        if zeros || duplicates > 0 {
+            clean(out, duplicates > 0);
+        }
+        self.count_duplicates(rows, &range, duplicates);
+        Ok(())
+    }
+
+    /// Visits every wrong value of the source, in its order: cell, gene, value.
+    fn wrong_values(&self, found: &mut dyn FnMut(usize, usize, f64)) -> Result<()> {
+        let Shape { n_cells, n_genes } = self.inner.shape();
+        let by_genes = self.inner.stored_by_genes();
+        let (n_rows, step) = if by_genes {
+            // A gene may have an entry in every cell.
+            (n_genes, ((1 << 20) / n_cells).clamp(1, crate::context::DEFAULT_CHUNK_ROWS))
+        } else {
+            (n_cells, crate::context::DEFAULT_CHUNK_ROWS)
+        };
+        let mut buffer = CsrBuffer::new(n_genes, ValueKind::F32);
+        for start in (0..n_rows).step_by(step) {
+            let range = start..(start + step).min(n_rows);
+            if by_genes {
+                self.inner.read_genes(range, &mut buffer)?;
+            } else {
+                self.inner.read_cells(range, &mut buffer)?;
             }
             let view = buffer.view();
             for row in 0..view.n_cells() {
                 let values = view.row_values(row);
-                for (at, &gene) in view.row_indices(row).iter().enumerate() {
+                for (at, &column) in view.row_indices(row).iter().enumerate() {
                     let value = values.get(at);
                     if is_wrong(value) {
-                        count += 1;
-                        first.get_or_insert((start + row, gene, value));
+                        let (row, column) = (start + row, column as usize);
+                        let (cell, gene) = if by_genes { (column, row) } else { (row, column) };
+                        found(cell, gene, value);
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Reads the whole source to say how many values are wrong, and which is the first.
+    fn complain(&self) -> Error {
+        let mut first: Option<(usize, usize, f64)> = None;
+        let mut count = 0_u64;
+        let visited = self.wrong_values(&mut |cell, gene, value| {
+            count += 1;
+            if first.is_none_or(|first| cell < first.0) {
+                first = Some((cell, gene, value));
+            }
+        });
+        if let Err(error) = visited {
+            return error;
         }
         let Some((cell, gene, value)) = first else {
             return Error::internal("wrong values were found once and not again").at(self.inner.name());
@@ -211,7 +305,7 @@ impl CheckedSource {
         Error::input(format!(
             "counts must be finite, not negative and at most 2^53, but {} has {what} for {}; {others}",
             place("cell", cell, self.inner.cell_name(cell)),
-            place("gene", gene as usize, self.inner.gene_name(gene as usize)),
+            place("gene", gene, self.inner.gene_name(gene)),
         ))
         .at(self.inner.name())
     }
@@ -239,23 +333,14 @@ impl ChunkSource for CheckedSource {
     }
 
     fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
-        self.inner.read_cells(cells.clone(), out)?;
-        let view = check_structure(&cells, self.shape().n_genes, out).map_err(|error| error.at(self.inner.name()))?;
-        let (wrong, zeros) = with_values!(view.values(), |v| v.iter().fold((false, false), |(wrong, zeros), &x| {
-            let x = x.to_f64();
-            (wrong || is_wrong(x), zeros || x == 0.0)
-        }));
-        if wrong {
-            return Err(self.complain());
-        }
-        let duplicates = view_duplicates(view);
-        if zeros || duplicates > 0 {
-            clean(out, duplicates > 0);
-        }
-        self.count_duplicates(&cells, duplicates);
-        Ok(())
+        self.read(Rows::Cells, cells, out)
     }
-
+    fn stored_by_genes(&self) -> bool {
+        self.inner.stored_by_genes()
+    }
+    fn read_genes(&self, genes: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
+        self.read(Rows::Genes, genes, out)
+    }
     fn cell_name(&self, cell: usize) -> Option<String> {
         self.inner.cell_name(cell)
     }
@@ -267,17 +352,35 @@ impl ChunkSource for CheckedSource {
     }
 }
 
-/// Whether a buffer holds the cells that were asked for, in good order.
-fn check_structure<'a>(cells: &Range<usize>, n_genes: usize, buffer: &'a CsrBuffer) -> Result<CsrView<'a>> {
-    let CsrBuffer { first_cell, n_genes: found_genes, indptr, indices, values } = buffer;
-    check_row_pointers(*first_cell, indptr, 0, indices.len() as u64)?;
-    let view = CsrView::checked(*first_cell, *found_genes, indptr, indices, values.as_ref())?;
-    if *first_cell != cells.start || view.n_cells() != cells.len() || *found_genes != n_genes {
+/// Whether a buffer holds the rows that were asked for, in good order.
+fn check_structure<'a>(
+    rows: Rows,
+    asked: &Range<usize>,
+    n_columns: usize,
+    buffer: &'a CsrBuffer,
+) -> Result<CsrView<'a>> {
+    let CsrBuffer { first_cell: first, n_genes: found_columns, indptr, indices, values } = buffer;
+    check_row_pointers(*first, indptr, 0, indices.len() as u64)?;
+    if rows == Rows::Genes
+        && let Some(at) = indices.iter().position(|&cell| cell as usize >= n_columns)
+    {
+        let gene = first + indptr.partition_point(|&end| end <= at as u64) - 1;
+        return Err(Error::input(format!(
+            "column {gene}: row index {}, but there are only {n_columns} cells",
+            indices[at]
+        )));
+    }
+    let view = CsrView::checked(*first, *found_columns, indptr, indices, values.as_ref())?;
+    if *first != asked.start || view.n_cells() != asked.len() || *found_columns != n_columns {
+        let (row, column) = match rows {
+            Rows::Cells => ("cell", "gene"),
+            Rows::Genes => ("gene", "cell"),
+        };
         return Err(Error::internal(format!(
-            "asked for cells {}..{} of {n_genes} genes, the source gave cells {first_cell}..{} of {found_genes} genes",
-            cells.start,
-            cells.end,
-            first_cell + view.n_cells()
+            "asked for {row}s {}..{} of {n_columns} {column}s, the source gave {row}s {first}..{} of {found_columns} {column}s",
+            asked.start,
+            asked.end,
+            first + view.n_cells()
         )));
     }
     Ok(view)
