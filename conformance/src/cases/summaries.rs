@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use zheng17_core::backend::{Determinism, Gram, Projection};
+use zheng17_core::backend::{Determinism, Gram, Projection, RowSink};
 use zheng17_core::exact::{Arithmetic, CountSummary, MomentPlan, MomentSummary};
 use zheng17_core::kernels::OutputPlan;
 use zheng17_core::matrix::{CsrBuffer, ValueKind};
@@ -245,10 +245,7 @@ fn chunks_and_threads_never_change_a_bit(subject: &Subject) -> Outcome {
 }
 
 /// Rows as a sink receives them; they must come in cell order.
-fn collect(
-    n_columns: usize,
-    give: impl FnOnce(&mut dyn FnMut(usize, &[f32]) -> zheng17_core::Result<()>) -> zheng17_core::Result<()>,
-) -> Result<Dense, Stop> {
+fn collect(n_columns: usize, give: impl FnOnce(&mut RowSink<'_>) -> zheng17_core::Result<()>) -> Result<Dense, Stop> {
     let mut values: Vec<f64> = Vec::new();
     let mut misplaced = None;
     give(&mut |first_cell, rows| {

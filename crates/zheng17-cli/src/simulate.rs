@@ -95,7 +95,7 @@ fn write_tenx(output: &Path, options: &CreateOptions<'_>, simulation: &Simulatio
 fn for_each_cell(
     simulation: &Simulation,
     ctx: &Context,
-    mut push: impl FnMut(CsrView<'_>) -> Result<()>,
+    mut push: impl FnMut(CsrView<'_>) -> Result<()> + Send,
 ) -> Result<u64> {
     let mut n_entries = 0;
     ctx.pass("simulating", simulation.shape().n_cells, || {

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::backend::ChunkSink;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::matrix::{CsrBuffer, CsrView, Shape, Value, ValueKind, Values, ValuesRef, check_row_pointers};
@@ -455,11 +456,7 @@ fn compact<V: Value>(indptr: &mut [u64], indices: &mut Vec<u32>, values: &mut Ve
 ///
 /// # Errors
 /// What reading or `f` returned, or [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
-pub fn for_each_chunk(
-    source: &dyn ChunkSource,
-    ctx: &Context,
-    f: &mut dyn FnMut(CsrView<'_>) -> Result<()>,
-) -> Result<()> {
+pub fn for_each_chunk(source: &dyn ChunkSource, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()> {
     let Shape { n_cells, n_genes } = source.shape();
     let step = ctx.chunk_rows.get();
     let mut buffer = CsrBuffer::new(n_genes, ValueKind::F32);

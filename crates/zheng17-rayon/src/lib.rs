@@ -9,9 +9,11 @@ mod workers;
 use std::sync::Arc;
 
 pub use matrix::ChunkedMatrix;
+pub use workers::Workers;
 use zheng17_core::backend::operations::{self, ReductionSums, check_concat, check_multiply, check_transform};
 use zheng17_core::backend::{
-    AnyBackend, BackendEntry, Determinism, GRAM_BLOCK, Gram, Projection, Reduction, Registry, Transform,
+    AnyBackend, BackendEntry, ChunkSink, Determinism, GRAM_BLOCK, Gram, Projection, Reduction, Registry, RowSink,
+    Transform,
 };
 use zheng17_core::exact::{CountSummary, MomentPlan, MomentSummary};
 use zheng17_core::kernels::OutputPlan;
@@ -20,8 +22,6 @@ use zheng17_core::{
     Capabilities, ChunkKernels, ChunkSource, Context, CsrView, Result, Selection, Shape, SparseBackend,
 };
 use zheng17_kernels::{CountFolder, FastKernels, GramBlock, MomentFolder};
-
-use crate::workers::Workers;
 
 /// The backend.
 #[derive(Debug, Clone)]
@@ -69,25 +69,29 @@ impl Rayon {
         Ok(ChunkedMatrix::new(n_genes, chunks, Arc::clone(&matrix.workers)))
     }
 
-    /// Hands on what `make` makes of each chunk, in order; so many chunks are made at once as there are workers.
+    /// Hands on what `make` makes of each chunk, in order.
     fn in_order<T: Send>(
         matrix: &ChunkedMatrix,
         ctx: &Context,
         make: impl Fn(CsrView<'_>) -> Result<T> + Sync,
-        mut sink: impl FnMut(CsrView<'_>, T) -> Result<()>,
+        mut sink: impl FnMut(CsrView<'_>, &T) -> Result<()> + Send,
     ) -> Result<()> {
-        let at_once = matrix.workers.number();
-        for start in (0..matrix.n_chunks()).step_by(at_once) {
-            ctx.check_cancelled()?;
-            let n = at_once.min(matrix.n_chunks() - start);
-            let made = matrix.workers.map(n, &|at| make(matrix.chunk(start + at)))?;
-            for (at, made) in made.into_iter().enumerate() {
-                let chunk = matrix.chunk(start + at);
-                sink(chunk, made)?;
-                ctx.progress.advance(chunk.n_cells());
-            }
-        }
-        Ok(())
+        matrix.workers.in_turn(
+            matrix.n_chunks(),
+            ctx,
+            &|| None,
+            &|made, at| {
+                *made = Some(make(matrix.chunk(at))?);
+                Ok(())
+            },
+            &mut |made, at| {
+                let chunk = matrix.chunk(at);
+                if let Some(made) = made {
+                    sink(chunk, made)?;
+                }
+                Ok(chunk.n_cells())
+            },
+        )
     }
 }
 
@@ -159,7 +163,7 @@ impl SparseBackend for Rayon {
         Ok(sums.finish())
     }
 
-    fn visit(&self, matrix: &ChunkedMatrix, ctx: &Context, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<()> {
+    fn visit(&self, matrix: &ChunkedMatrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()> {
         for at in 0..matrix.n_chunks() {
             ctx.check_cancelled()?;
             let chunk = matrix.chunk(at);
@@ -213,15 +217,13 @@ impl SparseBackend for Rayon {
 
     fn gram(&self, matrix: &ChunkedMatrix, plan: &OutputPlan, ctx: &Context) -> Result<Gram> {
         let n_cells = matrix.shape().n_cells;
-        let n_blocks = n_cells.div_ceil(GRAM_BLOCK);
-        let at_once = matrix.workers.number();
         let mut total = Gram::new(plan.n_genes());
-        let mut blocks: Vec<GramBlock> = (0..at_once).map(|_| GramBlock::new(plan)).collect();
-        for start in (0..n_blocks).step_by(at_once) {
-            ctx.check_cancelled()?;
-            let n = at_once.min(n_blocks - start);
-            matrix.workers.for_each(&mut blocks[..n], &|at, block| {
-                let first = (start + at) * GRAM_BLOCK;
+        matrix.workers.in_turn(
+            n_cells.div_ceil(GRAM_BLOCK),
+            ctx,
+            &|| GramBlock::new(plan),
+            &|block, at| {
+                let first = at * GRAM_BLOCK;
                 block.clear();
                 matrix.for_pieces(first..(first + GRAM_BLOCK).min(n_cells), &mut |piece| {
                     block.add(piece, plan);
@@ -229,12 +231,12 @@ impl SparseBackend for Rayon {
                 })?;
                 block.multiply();
                 Ok(())
-            })?;
-            for (at, block) in blocks[..n].iter().enumerate() {
+            },
+            &mut |block, at| {
                 total.add(block.sums());
-                ctx.progress.advance(GRAM_BLOCK.min(n_cells - (start + at) * GRAM_BLOCK));
-            }
-        }
+                Ok(GRAM_BLOCK.min(n_cells - at * GRAM_BLOCK))
+            },
+        )?;
         Ok(total)
     }
 
@@ -244,28 +246,22 @@ impl SparseBackend for Rayon {
         plan: &OutputPlan,
         projection: &Projection,
         ctx: &Context,
-        sink: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
+        sink: &mut RowSink<'_>,
     ) -> Result<()> {
         let make = |chunk: CsrView<'_>| {
             let mut scores = Vec::new();
             projection.scores(chunk, plan, &mut scores);
             Ok(scores)
         };
-        Self::in_order(matrix, ctx, make, |chunk, scores| sink(chunk.first_cell(), &scores))
+        Self::in_order(matrix, ctx, make, |chunk, scores| sink(chunk.first_cell(), scores))
     }
 
-    fn scaled(
-        &self,
-        matrix: &ChunkedMatrix,
-        plan: &OutputPlan,
-        ctx: &Context,
-        sink: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
-    ) -> Result<()> {
+    fn scaled(&self, matrix: &ChunkedMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         let make = |chunk: CsrView<'_>| {
             let mut rows = vec![0.0; chunk.n_cells() * chunk.n_genes()];
             self.kernels.affine_into(chunk, plan, &mut rows)?;
             Ok(rows)
         };
-        Self::in_order(matrix, ctx, make, |chunk, rows| sink(chunk.first_cell(), &rows))
+        Self::in_order(matrix, ctx, make, |chunk, rows| sink(chunk.first_cell(), rows))
     }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use zheng17_core::backend::ChunkSink;
 use zheng17_core::matrix::ValueKind;
 use zheng17_core::{ChunkSource, Context, CsrBuffer, CsrView, Result, Shape, Values};
 
@@ -81,7 +82,7 @@ impl ChunkedMatrix {
     }
 
     /// Shows a range of cells, which may span chunks, in order.
-    pub(crate) fn for_pieces(&self, cells: Range<usize>, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<()> {
+    pub(crate) fn for_pieces(&self, cells: Range<usize>, f: &mut ChunkSink<'_>) -> Result<()> {
         let mut at = self.first_cells.partition_point(|&first| first <= cells.start).saturating_sub(1);
         let mut start = cells.start;
         while start < cells.end {

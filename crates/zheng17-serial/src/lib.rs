@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sprs::{CsMatI, CsMatViewI};
 use zheng17_core::backend::chunked::read_all;
 use zheng17_core::backend::operations::{check_concat, check_multiply, check_transform};
-use zheng17_core::backend::{AnyBackend, BackendEntry, Determinism, Registry, Transform};
+use zheng17_core::backend::{AnyBackend, BackendEntry, ChunkSink, Determinism, Registry, Transform};
 use zheng17_core::matrix::{CsrBuffer, GeneMap, Value, ValueKind};
 use zheng17_core::{
     Capabilities, ChunkSource, Context, CsrView, Error, Result, Selection, Shape, SparseBackend, Values, ValuesRef,
@@ -126,7 +126,7 @@ impl SparseBackend for Serial {
         })
     }
 
-    fn visit(&self, matrix: &SerialMatrix, ctx: &Context, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<()> {
+    fn visit(&self, matrix: &SerialMatrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()> {
         let n_cells = self.shape(matrix).n_cells;
         for start in (0..n_cells).step_by(ctx.chunk_rows.get()) {
             ctx.check_cancelled()?;

@@ -3,20 +3,17 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::{Capabilities, Gram, Projection, Reduction, SparseBackend, Transform};
+use super::{Capabilities, ChunkSink, Gram, Projection, Reduction, RowSink, SparseBackend, Transform};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::exact::{CountSummary, MomentPlan, MomentSummary};
 use crate::kernels::OutputPlan;
-use crate::matrix::{CsrView, Selection, Shape};
+use crate::matrix::{Selection, Shape};
 use crate::source::ChunkSource;
 
 /// A matrix of some backend.
 #[derive(Clone)]
 pub struct AnyMatrix(Arc<dyn Any + Send + Sync>);
-
-type Rows<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<()>;
-type Chunks<'a> = &'a mut dyn FnMut(CsrView<'_>) -> Result<()>;
 
 /// [`SparseBackend`] with the matrix type erased. Private: [`AnyBackend`] is the way in and out.
 #[rustfmt::skip]
@@ -28,14 +25,14 @@ trait DynBackend: Send + Sync {
     fn transform(&self, m: &AnyMatrix, transform: &Transform) -> Result<AnyMatrix>;
     fn multiply(&self, a: &AnyMatrix, b: &AnyMatrix) -> Result<AnyMatrix>;
     fn reduce(&self, m: &AnyMatrix, wanted: &[Reduction], ctx: &Context) -> Result<Vec<Vec<f64>>>;
-    fn visit(&self, m: &AnyMatrix, ctx: &Context, f: Chunks<'_>) -> Result<()>;
+    fn visit(&self, m: &AnyMatrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()>;
     fn concat(&self, parts: &[&AnyMatrix]) -> Result<AnyMatrix>;
     fn count_summary(&self, m: &AnyMatrix, excluded: Option<&Arc<[bool]>>, ctx: &Context) -> Result<CountSummary>;
     fn moment_summary(&self, m: &AnyMatrix, plan: &MomentPlan, ctx: &Context) -> Result<MomentSummary>;
     fn gram(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context) -> Result<Gram>;
-    fn project(&self, m: &AnyMatrix, plan: &OutputPlan, p: &Projection, ctx: &Context, sink: Rows<'_>) -> Result<()>;
-    fn scaled(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: Rows<'_>) -> Result<()>;
-    fn normalised(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: Chunks<'_>) -> Result<()>;
+    fn project(&self, m: &AnyMatrix, plan: &OutputPlan, p: &Projection, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()>;
+    fn scaled(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()>;
+    fn normalised(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut ChunkSink<'_>) -> Result<()>;
 }
 
 fn erase<M: Send + Sync + 'static>(matrix: M) -> AnyMatrix {
@@ -69,7 +66,7 @@ impl<B: SparseBackend> DynBackend for B {
     fn reduce(&self, m: &AnyMatrix, wanted: &[Reduction], ctx: &Context) -> Result<Vec<Vec<f64>>> {
         SparseBackend::reduce(self, typed::<B>(m)?, wanted, ctx)
     }
-    fn visit(&self, m: &AnyMatrix, ctx: &Context, f: Chunks<'_>) -> Result<()> {
+    fn visit(&self, m: &AnyMatrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()> {
         SparseBackend::visit(self, typed::<B>(m)?, ctx, f)
     }
     fn concat(&self, parts: &[&AnyMatrix]) -> Result<AnyMatrix> {
@@ -85,13 +82,13 @@ impl<B: SparseBackend> DynBackend for B {
     fn gram(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context) -> Result<Gram> {
         SparseBackend::gram(self, typed::<B>(m)?, plan, ctx)
     }
-    fn project(&self, m: &AnyMatrix, plan: &OutputPlan, p: &Projection, ctx: &Context, sink: Rows<'_>) -> Result<()> {
+    fn project(&self, m: &AnyMatrix, plan: &OutputPlan, p: &Projection, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         SparseBackend::project(self, typed::<B>(m)?, plan, p, ctx, sink)
     }
-    fn scaled(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: Rows<'_>) -> Result<()> {
+    fn scaled(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         SparseBackend::scaled(self, typed::<B>(m)?, plan, ctx, sink)
     }
-    fn normalised(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: Chunks<'_>) -> Result<()> {
+    fn normalised(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut ChunkSink<'_>) -> Result<()> {
         SparseBackend::normalised(self, typed::<B>(m)?, plan, ctx, sink)
     }
 }
@@ -137,7 +134,7 @@ impl SparseBackend for AnyBackend {
     fn reduce(&self, m: &AnyMatrix, wanted: &[Reduction], ctx: &Context) -> Result<Vec<Vec<f64>>> {
         self.0.reduce(m, wanted, ctx)
     }
-    fn visit(&self, m: &AnyMatrix, ctx: &Context, f: Chunks<'_>) -> Result<()> {
+    fn visit(&self, m: &AnyMatrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()> {
         self.0.visit(m, ctx, f)
     }
     fn concat(&self, parts: &[&AnyMatrix]) -> Result<AnyMatrix> {
@@ -152,13 +149,13 @@ impl SparseBackend for AnyBackend {
     fn gram(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context) -> Result<Gram> {
         self.0.gram(m, plan, ctx)
     }
-    fn project(&self, m: &AnyMatrix, plan: &OutputPlan, p: &Projection, ctx: &Context, sink: Rows<'_>) -> Result<()> {
+    fn project(&self, m: &AnyMatrix, plan: &OutputPlan, p: &Projection, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         self.0.project(m, plan, p, ctx, sink)
     }
-    fn scaled(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: Rows<'_>) -> Result<()> {
+    fn scaled(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         self.0.scaled(m, plan, ctx, sink)
     }
-    fn normalised(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: Chunks<'_>) -> Result<()> {
+    fn normalised(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut ChunkSink<'_>) -> Result<()> {
         self.0.normalised(m, plan, ctx, sink)
     }
 }

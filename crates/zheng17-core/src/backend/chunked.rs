@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use super::{Capabilities, SparseBackend, Transform, operations};
+use super::{Capabilities, ChunkSink, RowSink, SparseBackend, Transform, operations};
 use crate::context::{Context, DEFAULT_CHUNK_ROWS};
 use crate::error::Result;
 use crate::exact::{CountSummary, MomentPlan, MomentSummary};
 use crate::kernels::{ChunkKernels, OutputPlan};
-use crate::matrix::{CsrBuffer, CsrView, GeneMap, Selection, Shape, ValueKind};
+use crate::matrix::{CsrBuffer, GeneMap, Selection, Shape, ValueKind};
 use crate::source::{ChunkSource, for_each_chunk};
 
 /// A backend that does every fused step with kernels `K`, and the other operations with core's.
@@ -61,7 +61,7 @@ impl<K: ChunkKernels + 'static> SparseBackend for KernelBackend<K> {
         operations::multiply(a.view(), b.view())
     }
 
-    fn visit(&self, matrix: &CsrBuffer, ctx: &Context, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<()> {
+    fn visit(&self, matrix: &CsrBuffer, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()> {
         let view = matrix.view();
         for start in (0..view.n_cells()).step_by(ctx.chunk_rows.get()) {
             ctx.check_cancelled()?;
@@ -93,13 +93,7 @@ impl<K: ChunkKernels + 'static> SparseBackend for KernelBackend<K> {
         Ok(summary)
     }
 
-    fn scaled(
-        &self,
-        matrix: &CsrBuffer,
-        plan: &OutputPlan,
-        ctx: &Context,
-        sink: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
-    ) -> Result<()> {
+    fn scaled(&self, matrix: &CsrBuffer, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         let mut rows = vec![0.0; DEFAULT_CHUNK_ROWS.min(ctx.chunk_rows.get()) * matrix.n_genes];
         self.visit(matrix, ctx, &mut |chunk| {
             rows.resize(chunk.n_cells() * chunk.n_genes(), 0.0);

@@ -124,6 +124,13 @@ impl ZeroPreserving {
     }
 }
 
+/// Receives chunks of cells, one after another; perhaps on another thread than the caller's.
+pub type ChunkSink<'a> = dyn FnMut(CsrView<'_>) -> Result<()> + Send + 'a;
+
+/// Receives dense rows, one after another, each time with the position of the first; perhaps on another thread than the
+/// caller's.
+pub type RowSink<'a> = dyn FnMut(usize, &[f32]) -> Result<()> + Send + 'a;
+
 /// A way to hold sparse matrices and compute with them.
 ///
 /// Matrices are cells × genes and never change: each operation makes a new one, which may be lazy. Where a source has chunks of
@@ -211,7 +218,7 @@ pub trait SparseBackend: Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of `f`, those of reading, [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
-    fn visit(&self, matrix: &Self::Matrix, ctx: &Context, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<()>;
+    fn visit(&self, matrix: &Self::Matrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()>;
 
     /// Puts the cells of one matrix behind those of another.
     ///
@@ -283,7 +290,7 @@ pub trait SparseBackend: Send + Sync + 'static {
         plan: &OutputPlan,
         projection: &Projection,
         ctx: &Context,
-        sink: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
+        sink: &mut RowSink<'_>,
     ) -> Result<()> {
         let mut scores = Vec::new();
         self.visit(matrix, ctx, &mut |chunk| {
@@ -299,13 +306,7 @@ pub trait SparseBackend: Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of reading and of `sink`.
-    fn scaled(
-        &self,
-        matrix: &Self::Matrix,
-        plan: &OutputPlan,
-        ctx: &Context,
-        sink: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
-    ) -> Result<()> {
+    fn scaled(&self, matrix: &Self::Matrix, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         let mut rows = Vec::new();
         self.visit(matrix, ctx, &mut |chunk| {
             rows.resize(chunk.n_cells() * chunk.n_genes(), 0.0);
@@ -326,7 +327,7 @@ pub trait SparseBackend: Send + Sync + 'static {
         matrix: &Self::Matrix,
         plan: &OutputPlan,
         ctx: &Context,
-        sink: &mut dyn FnMut(CsrView<'_>) -> Result<()>,
+        sink: &mut ChunkSink<'_>,
     ) -> Result<()> {
         let mut buffer = CsrBuffer::new(plan.n_genes(), ValueKind::F32);
         self.visit(matrix, ctx, &mut |chunk| {

@@ -9,12 +9,12 @@ use super::params::{Components, Params, Statistics};
 use super::pca::{self, Pca};
 use super::plan::{self, GeneStatistics};
 use super::result::{RecipeResult, Warning};
-use crate::backend::SparseBackend;
+use crate::backend::{ChunkSink, RowSink, SparseBackend};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::exact::CountSummary;
 use crate::kernels::OutputPlan;
-use crate::matrix::{CsrView, Selection, Shape};
+use crate::matrix::{Selection, Shape};
 use crate::source::{CheckedSource, ChunkSource};
 
 /// A finished run: what was found out, and the selected genes ready to be written.
@@ -33,7 +33,7 @@ impl<B: SparseBackend> Outcome<B> {
     ///
     /// # Errors
     /// Those of reading and of `sink`.
-    pub fn scaled(&self, ctx: &Context, sink: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
+    pub fn scaled(&self, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         ctx.pass("scaled values", self.result.cells.len(), || {
             self.backend.scaled(&self.matrix, &self.output, ctx, sink)
         })
@@ -43,7 +43,7 @@ impl<B: SparseBackend> Outcome<B> {
     ///
     /// # Errors
     /// Those of reading and of `sink`.
-    pub fn normalised(&self, ctx: &Context, sink: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<()> {
+    pub fn normalised(&self, ctx: &Context, sink: &mut ChunkSink<'_>) -> Result<()> {
         ctx.pass("normalised values", self.result.cells.len(), || {
             self.backend.normalised(&self.matrix, &self.output, ctx, sink)
         })
@@ -53,7 +53,7 @@ impl<B: SparseBackend> Outcome<B> {
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind::Usage) if no components were asked for; those of reading and of `sink`.
-    pub fn scores(&self, ctx: &Context, sink: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
+    pub fn scores(&self, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         let Some(pca) = &self.result.pca else {
             return Err(Error::usage("no principal components were asked for"));
         };
