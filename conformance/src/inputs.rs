@@ -130,7 +130,7 @@ pub(crate) fn contexts() -> Vec<Context> {
 /// A way to run.
 pub(crate) fn context(chunk_rows: usize, threads: usize) -> Context {
     let positive = |n| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN);
-    Context { chunk_rows: positive(chunk_rows), threads: positive(threads), ..Context::default() }
+    Context { chunk_rows: Some(positive(chunk_rows)), threads: positive(threads), ..Context::default() }
 }
 
 /// A matrix as a source, with names for cells and genes.

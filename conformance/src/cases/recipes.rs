@@ -168,7 +168,12 @@ fn same_bits_for_any_chunks_and_threads(subject: &Subject, version: RecipeVersio
         let whole = bits(&run(subject, &input, &params(version), &Context::default())?);
         for ctx in contexts() {
             let found = bits(&run(subject, &input, &params(version), &ctx)?);
-            ensure!(found == whole, "{name}: chunks of {}, {} threads give other bits", ctx.chunk_rows, ctx.threads);
+            ensure!(
+                found == whole,
+                "{name}: chunks of {}, {} threads give other bits",
+                ctx.rows_per_chunk(),
+                ctx.threads
+            );
         }
     }
     Ok(())

@@ -1,12 +1,13 @@
 //! What a run hands to every backend: threads, memory, chunk size, cancellation and progress.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
-/// Rows per chunk where nobody asked for another number. It never changes a result.
+/// Rows per chunk where neither the caller nor the backend has a reason for another number. It never changes a result.
 pub const DEFAULT_CHUNK_ROWS: usize = 4096;
 
 /// Limits and channels of one run.
@@ -14,10 +15,12 @@ pub const DEFAULT_CHUNK_ROWS: usize = 4096;
 pub struct Context {
     /// Threads that a backend may use, itself included.
     pub threads: NonZeroUsize,
-    /// Bytes that a backend should stay within, if it can.
+    /// Bytes that the whole process should stay within, for backends that can work out of core; `None`: what they think fit.
     pub memory: Option<u64>,
-    /// Rows per chunk.
-    pub chunk_rows: NonZeroUsize,
+    /// Where such a backend may put files of its own when memory is short; `None`: nowhere.
+    pub spill_folder: Option<PathBuf>,
+    /// Rows per chunk; `None`: whatever suits the backend.
+    pub chunk_rows: Option<NonZeroUsize>,
     /// Whether somebody asked to stop.
     pub cancel: CancelToken,
     /// Where finished work is reported.
@@ -29,7 +32,8 @@ impl Default for Context {
         Self {
             threads: NonZeroUsize::MIN,
             memory: None,
-            chunk_rows: NonZeroUsize::new(DEFAULT_CHUNK_ROWS).unwrap_or(NonZeroUsize::MIN),
+            spill_folder: None,
+            chunk_rows: None,
             cancel: CancelToken::default(),
             progress: Arc::new(NoProgress),
         }
@@ -47,6 +51,11 @@ impl Context {
         let result = work();
         self.progress.finish();
         result
+    }
+
+    /// Rows per chunk, for backends to which any number is as good.
+    pub fn rows_per_chunk(&self) -> usize {
+        self.chunk_rows.map_or(DEFAULT_CHUNK_ROWS, NonZeroUsize::get)
     }
 
     /// Called between chunks: an error if somebody asked to stop.

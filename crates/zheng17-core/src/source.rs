@@ -458,7 +458,7 @@ fn compact<V: Value>(indptr: &mut [u64], indices: &mut Vec<u32>, values: &mut Ve
 /// What reading or `f` returned, or [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
 pub fn for_each_chunk(source: &dyn ChunkSource, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()> {
     let Shape { n_cells, n_genes } = source.shape();
-    let step = ctx.chunk_rows.get();
+    let step = ctx.rows_per_chunk();
     let mut buffer = CsrBuffer::new(n_genes, ValueKind::F32);
     for start in (0..n_cells).step_by(step) {
         ctx.check_cancelled()?;

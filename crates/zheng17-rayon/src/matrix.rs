@@ -42,7 +42,7 @@ impl ChunkedMatrix {
     pub(crate) fn read(source: &dyn ChunkSource, workers: Arc<Workers>, ctx: &Context) -> Result<Self> {
         let Shape { n_cells, n_genes } = source.shape();
         // A few chunks for each worker, so that none waits long for the last one.
-        let step = ctx.chunk_rows.get().min(n_cells.div_ceil(CHUNKS_PER_WORKER * workers.number())).max(1);
+        let step = ctx.rows_per_chunk().min(n_cells.div_ceil(CHUNKS_PER_WORKER * workers.number())).max(1);
         let read = workers.fold(
             n_cells.div_ceil(step),
             ctx,

@@ -128,9 +128,9 @@ impl SparseBackend for Serial {
 
     fn visit(&self, matrix: &SerialMatrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()> {
         let n_cells = self.shape(matrix).n_cells;
-        for start in (0..n_cells).step_by(ctx.chunk_rows.get()) {
+        for start in (0..n_cells).step_by(ctx.rows_per_chunk()) {
             ctx.check_cancelled()?;
-            let end = (start + ctx.chunk_rows.get()).min(n_cells);
+            let end = (start + ctx.rows_per_chunk()).min(n_cells);
             match matrix {
                 SerialMatrix::F32(m) => {
                     f(view(m, m.indptr().raw_storage(), ValuesRef::F32(m.data())).rows(start..end))?;

@@ -33,7 +33,7 @@ fn counts() -> impl Strategy<Value = CsrBuffer> {
 
 fn run(matrix: &CsrBuffer, version: RecipeVersion, chunk_rows: usize) -> Result<(RecipeResult, Vec<f32>, Vec<f32>)> {
     let params = Params { version, n_top_genes: 10, components: Some(Components::UpTo(5)), ..Params::default() };
-    let ctx = Context { chunk_rows: NonZeroUsize::new(chunk_rows).unwrap_or(NonZeroUsize::MIN), ..Context::default() };
+    let ctx = Context { chunk_rows: NonZeroUsize::new(chunk_rows), ..Context::default() };
     let source = Arc::new(MemorySource::new(matrix.clone(), "counts")?);
     let outcome = recipe::run(Arc::new(Serial::default()), source, &params, &ctx)?;
     let (mut scaled, mut scores) = (Vec::new(), Vec::new());

@@ -26,6 +26,7 @@ trait DynBackend: Send + Sync {
     fn multiply(&self, a: &AnyMatrix, b: &AnyMatrix) -> Result<AnyMatrix>;
     fn reduce(&self, m: &AnyMatrix, wanted: &[Reduction], ctx: &Context) -> Result<Vec<Vec<f64>>>;
     fn visit(&self, m: &AnyMatrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()>;
+    fn explain(&self, m: &AnyMatrix) -> Option<String>;
     fn concat(&self, parts: &[&AnyMatrix]) -> Result<AnyMatrix>;
     fn count_summary(&self, m: &AnyMatrix, excluded: Option<&Arc<[bool]>>, ctx: &Context) -> Result<CountSummary>;
     fn moment_summary(&self, m: &AnyMatrix, plan: &MomentPlan, ctx: &Context) -> Result<MomentSummary>;
@@ -68,6 +69,9 @@ impl<B: SparseBackend> DynBackend for B {
     }
     fn visit(&self, m: &AnyMatrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()> {
         SparseBackend::visit(self, typed::<B>(m)?, ctx, f)
+    }
+    fn explain(&self, m: &AnyMatrix) -> Option<String> {
+        typed::<B>(m).ok().and_then(|m| SparseBackend::explain(self, m))
     }
     fn concat(&self, parts: &[&AnyMatrix]) -> Result<AnyMatrix> {
         let parts = parts.iter().map(|m| typed::<B>(m)).collect::<Result<Vec<_>>>()?;
@@ -136,6 +140,9 @@ impl SparseBackend for AnyBackend {
     }
     fn visit(&self, m: &AnyMatrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()> {
         self.0.visit(m, ctx, f)
+    }
+    fn explain(&self, m: &AnyMatrix) -> Option<String> {
+        self.0.explain(m)
     }
     fn concat(&self, parts: &[&AnyMatrix]) -> Result<AnyMatrix> {
         self.0.concat(parts)

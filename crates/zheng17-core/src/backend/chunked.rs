@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::{Capabilities, ChunkSink, RowSink, SparseBackend, Transform, operations};
-use crate::context::{Context, DEFAULT_CHUNK_ROWS};
+use crate::context::Context;
 use crate::error::Result;
 use crate::exact::{CountSummary, MomentPlan, MomentSummary};
 use crate::kernels::{ChunkKernels, OutputPlan};
@@ -63,9 +63,9 @@ impl<K: ChunkKernels + 'static> SparseBackend for KernelBackend<K> {
 
     fn visit(&self, matrix: &CsrBuffer, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()> {
         let view = matrix.view();
-        for start in (0..view.n_cells()).step_by(ctx.chunk_rows.get()) {
+        for start in (0..view.n_cells()).step_by(ctx.rows_per_chunk()) {
             ctx.check_cancelled()?;
-            let end = (start + ctx.chunk_rows.get()).min(view.n_cells());
+            let end = (start + ctx.rows_per_chunk()).min(view.n_cells());
             f(view.rows(start..end))?;
             ctx.progress.advance(end - start);
         }
@@ -94,7 +94,7 @@ impl<K: ChunkKernels + 'static> SparseBackend for KernelBackend<K> {
     }
 
     fn scaled(&self, matrix: &CsrBuffer, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
-        let mut rows = vec![0.0; DEFAULT_CHUNK_ROWS.min(ctx.chunk_rows.get()) * matrix.n_genes];
+        let mut rows = Vec::new();
         self.visit(matrix, ctx, &mut |chunk| {
             rows.resize(chunk.n_cells() * chunk.n_genes(), 0.0);
             self.kernels.affine_into(chunk, plan, &mut rows)?;

@@ -220,6 +220,12 @@ pub trait SparseBackend: Send + Sync + 'static {
     /// Those of `f`, those of reading, [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     fn visit(&self, matrix: &Self::Matrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()>;
 
+    /// How a matrix comes about and what was done with it so far, for people: one step a line. `None` where a matrix is just
+    /// what is in memory.
+    fn explain(&self, _matrix: &Self::Matrix) -> Option<String> {
+        None
+    }
+
     /// Puts the cells of one matrix behind those of another.
     ///
     /// # Behavior
