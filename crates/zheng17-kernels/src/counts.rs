@@ -7,10 +7,12 @@
 use std::sync::Arc;
 
 use zheng17_core::exact::{CountFacts, CountSummary, GeneCounts, share, share_weight};
+use zheng17_core::matrix::ValueKind;
 use zheng17_core::source::LARGEST_COUNT;
-use zheng17_core::{CsrView, Error, Result, ValuesRef};
+use zheng17_core::{CsrBuffer, CsrView, Error, Result, ValuesRef};
 
 use crate::lanes::{Lanes, ROWS_PER_FLUSH};
+use crate::packed::{ESCAPE, KeptChunk, PackedChunk, PackedRow};
 
 /// Counts below this have their share looked up.
 const TABLE: usize = 16;
@@ -57,8 +59,7 @@ impl CountFolder {
                 continue;
             };
             if total as f64 > LARGEST_COUNT {
-                let cell = chunk.first_cell() + row;
-                return Err(Error::input(format!("cell {cell}: its total of {total} is above 2^53")));
+                return Err(total_too_large(chunk.first_cell() + row, total as f64));
             }
             if self.rows == ROWS_PER_FLUSH {
                 self.flush()?;
@@ -71,6 +72,46 @@ impl CountFolder {
             totals.push(total as f64);
         }
         let first_cell = chunk.first_cell() + chunk.n_cells() - totals.len();
+        self.summary.add_cell_totals(first_cell, totals)
+    }
+
+    /// Adds the cells of a kept chunk, whose first cell has this position in the whole matrix.
+    ///
+    /// # Errors
+    /// As [`CountSummary::fold`].
+    pub fn fold_kept(&mut self, chunk: &KeptChunk, first_cell: usize) -> Result<()> {
+        match chunk {
+            KeptChunk::Packed(packed) => self.fold_packed(packed, first_cell),
+            KeptChunk::Rows(rows) => self.fold(rows.view().with_first_cell(first_cell)),
+        }
+    }
+
+    /// Adds the cells of a packed chunk, whose first cell has this position in the whole matrix.
+    ///
+    /// # Errors
+    /// As [`CountSummary::fold`].
+    pub fn fold_packed(&mut self, chunk: &PackedChunk, first_cell: usize) -> Result<()> {
+        if self.summary.excluded().is_some() {
+            let mut rows = CsrBuffer::new(chunk.n_genes(), ValueKind::F32);
+            chunk.unpack_into(&mut rows);
+            return self.summary.fold(rows.view().with_first_cell(first_cell));
+        }
+        let mut totals = Vec::with_capacity(chunk.n_cells());
+        for (at, row) in chunk.rows(0..chunk.n_cells()).enumerate() {
+            let total = row.total() as f64;
+            if total > LARGEST_COUNT {
+                return Err(total_too_large(first_cell + at, total));
+            }
+            if self.rows == ROWS_PER_FLUSH {
+                self.flush()?;
+            }
+            self.rows += 1;
+            let weight = share_weight(total);
+            let largest = self.arch.dispatch(AddPackedRow { row, weight, lanes: &mut self.lanes });
+            self.facts.largest = self.facts.largest.max(largest);
+            self.facts.n_entries += row.steps.len() as u64;
+            totals.push(total);
+        }
         self.summary.add_cell_totals(first_cell, totals)
     }
 
@@ -97,6 +138,10 @@ impl CountFolder {
         self.rows = 0;
         self.summary.add(0, Vec::new(), &genes, &std::mem::take(&mut self.facts))
     }
+}
+
+fn total_too_large(cell: usize, total: f64) -> Error {
+    Error::input(format!("cell {cell}: its total of {total} is above 2^53"))
 }
 
 /// Adding 2^23 to a smaller float leaves its integer part in the low bits.
@@ -149,10 +194,7 @@ impl pulp::NullaryFnOnce for AddRow<'_> {
     #[inline(always)]
     fn call(self) -> f64 {
         let Self { genes, counts, weight, lanes } = self;
-        let mut table = [Lanes::default(); TABLE];
-        for (count, entry) in table.iter_mut().enumerate() {
-            *entry = Lanes::of(share(count as f64, weight), count as u64);
-        }
+        let table = table(weight);
         let mut largest = 0_u32;
         for (&gene, &x) in genes.iter().zip(counts) {
             let count = as_integer(x);
@@ -164,5 +206,53 @@ impl pulp::NullaryFnOnce for AddRow<'_> {
             lanes[gene as usize].add(terms);
         }
         f64::from(largest)
+    }
+}
+
+/// The terms of the smallest counts.
+#[inline(always)]
+fn table(weight: f64) -> [Lanes; TABLE] {
+    let mut table = [Lanes::default(); TABLE];
+    for (count, entry) in table.iter_mut().enumerate() {
+        *entry = Lanes::of(share(count as f64, weight), count as u64);
+    }
+    table
+}
+
+/// Adds a packed row's entries to the lanes of their genes; gives the largest count.
+struct AddPackedRow<'a> {
+    row: PackedRow<'a>,
+    weight: f64,
+    lanes: &'a mut [Lanes],
+}
+
+impl pulp::NullaryFnOnce for AddPackedRow<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn call(self) -> f64 {
+        let Self { row, weight, lanes } = self;
+        let table = table(weight);
+        let mut long_steps = row.long_steps.iter();
+        let mut large_counts = row.large_counts.iter();
+        let mut gene = 0;
+        for (&step, &count) in row.steps.iter().zip(row.counts) {
+            gene += match step {
+                ESCAPE => long_steps.next().map_or(0, |&step| step as usize),
+                step => usize::from(step),
+            };
+            let terms = if let Some(terms) = table.get(usize::from(count)) {
+                *terms
+            } else {
+                let count = match count {
+                    ESCAPE => large_counts.next().map_or(0.0, |&count| f64::from(count)),
+                    count => f64::from(count),
+                };
+                Lanes::of(share(count, weight), count as u64)
+            };
+            lanes[gene].add(terms);
+        }
+        let small = row.counts.iter().copied().max().unwrap_or(0);
+        row.large_counts.iter().fold(f64::from(small), |largest, &count| largest.max(f64::from(count)))
     }
 }

@@ -8,16 +8,20 @@
     reason = "only what is inlined into a dispatched function is compiled for its instructions"
 )]
 
+mod bytes;
 mod counts;
 mod gram;
 mod lanes;
 mod log1p;
 mod moments;
+mod packed;
 mod rows;
 
 pub use counts::CountFolder;
 pub use gram::GramBlock;
 pub use moments::MomentFolder;
+pub use packed::{KeptChunk, PackedChunk};
+pub use rows::select_kept_into;
 use zheng17_core::exact::{CountSummary, MomentPlan, MomentSummary};
 use zheng17_core::kernels::OutputPlan;
 use zheng17_core::matrix::GeneMap;

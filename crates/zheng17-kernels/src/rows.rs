@@ -5,6 +5,7 @@ use zheng17_core::matrix::{GeneMap, Value, ValueKind};
 use zheng17_core::{CsrBuffer, CsrView, Values, ValuesRef, with_values};
 
 use crate::log1p::log1p;
+use crate::packed::{ESCAPE, KeptChunk, PackedChunk};
 
 /// Appends the chunk's cells with only the selected genes, renumbered; rows come out sorted.
 pub(crate) fn select_into(chunk: CsrView<'_>, genes: &GeneMap, out: &mut CsrBuffer) {
@@ -22,6 +23,65 @@ pub(crate) fn select_into(chunk: CsrView<'_>, genes: &GeneMap, out: &mut CsrBuff
         (ValuesRef::F64(_), Values::F32(_)) => unreachable!("widened above"),
     }
     out.sort_rows_from(first_row);
+}
+
+/// Appends a kept chunk's cells with only the selected genes, renumbered; rows come out sorted.
+pub fn select_kept_into(chunk: &KeptChunk, genes: &GeneMap, out: &mut CsrBuffer) {
+    match (chunk, &mut out.values) {
+        (KeptChunk::Rows(rows), _) => select_into(rows.view(), genes, out),
+        (KeptChunk::Packed(packed), Values::F32(to)) => {
+            select_packed(packed, genes, &mut out.indptr, &mut out.indices, to);
+        }
+        (KeptChunk::Packed(packed), Values::F64(to)) => {
+            select_packed(packed, genes, &mut out.indptr, &mut out.indices, to);
+        }
+    }
+}
+
+fn select_packed<V: Value>(
+    chunk: &PackedChunk,
+    genes: &GeneMap,
+    indptr: &mut Vec<u64>,
+    indices_out: &mut Vec<u32>,
+    values_out: &mut Vec<V>,
+) {
+    let new_index = genes.new_index();
+    // As in `select`: every entry is written, and the place moves on only behind selected ones.
+    let mut row_genes: Vec<u32> = Vec::new();
+    let mut row_counts: Vec<u8> = Vec::new();
+    for row in chunk.rows(0..chunk.n_cells()) {
+        if row_genes.len() < row.steps.len() {
+            row_genes.resize(row.steps.len(), 0);
+            row_counts.resize(row.steps.len(), 0);
+        }
+        let mut kept = 0;
+        let mut gene = 0;
+        let mut long_steps = row.long_steps.iter();
+        // The large counts of selected genes, in order.
+        let mut large_counts = row.large_counts.iter();
+        let mut kept_large: Vec<f32> = Vec::new();
+        for (&step, &count) in row.steps.iter().zip(row.counts) {
+            gene += match step {
+                ESCAPE => long_steps.next().map_or(0, |&step| step as usize),
+                step => usize::from(step),
+            };
+            let new = new_index[gene];
+            row_genes[kept] = new;
+            row_counts[kept] = count;
+            let selected = new != GeneMap::NOT_SELECTED;
+            kept += usize::from(selected);
+            if count == ESCAPE {
+                kept_large.extend(large_counts.next().filter(|_| selected));
+            }
+        }
+        indices_out.extend_from_slice(&row_genes[..kept]);
+        let mut kept_large = kept_large.into_iter();
+        values_out.extend(row_counts[..kept].iter().map(|&count| {
+            let count = if count == ESCAPE { kept_large.next().unwrap_or(0.0) } else { f32::from(count) };
+            V::from_f64(f64::from(count))
+        }));
+        indptr.push(indices_out.len() as u64);
+    }
 }
 
 fn select<V: Value>(

@@ -1,0 +1,515 @@
+//! Chunks in a narrow form of two bytes an entry, in which matrices are kept in memory and in temporary files.
+//!
+//! An entry is the step from the row's previous gene (the first gene counts from 0) and the count, a byte each. A byte of 255
+//! says that the number is the next one of a list of wider ones. Only rows of strictly increasing genes with whole counts below
+//! 2^24 have this form; what is packed comes out with the same bits. Nothing here knows where chunks are kept.
+
+use std::ops::Range;
+
+use zheng17_core::matrix::{Value, ValueKind};
+use zheng17_core::{CsrBuffer, CsrView, Error, Result, Values, ValuesRef};
+
+use crate::bytes::{Reader, Writer};
+
+/// The byte that stands for a number of a list.
+pub(crate) const ESCAPE: u8 = 255;
+
+/// 2^24: counts below it are packed.
+const LARGEST: f32 = 16_777_216.0;
+
+/// 2^23: floats from here on are integers.
+const ALL_WHOLE: f32 = 8_388_608.0;
+
+/// Consecutive cells, two bytes an entry. See the [module](self) for what they may hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PackedChunk {
+    first_cell: usize,
+    n_genes: usize,
+    row_lengths: Vec<u32>,
+    steps: Vec<u8>,
+    counts: Vec<u8>,
+    long_steps: Vec<u32>,
+    large_counts: Vec<f32>,
+}
+
+/// The parts of a packed chunk that belong to one row.
+#[derive(Clone, Copy)]
+pub(crate) struct PackedRow<'a> {
+    pub(crate) steps: &'a [u8],
+    pub(crate) counts: &'a [u8],
+    pub(crate) long_steps: &'a [u32],
+    pub(crate) large_counts: &'a [f32],
+}
+
+impl PackedChunk {
+    /// The narrow form of a chunk, or `None` if it has none: fractions, counts from 2^24 on, `f64` values, unsorted rows.
+    pub fn pack(chunk: CsrView<'_>) -> Option<Self> {
+        let ValuesRef::F32(values) = chunk.values() else { return None };
+        let arch = pulp::Arch::new();
+        let n_entries = chunk.n_entries();
+        let mut packed = Self {
+            first_cell: chunk.first_cell(),
+            n_genes: chunk.n_genes(),
+            row_lengths: Vec::with_capacity(chunk.n_cells()),
+            steps: vec![0; n_entries],
+            counts: vec![0; n_entries],
+            long_steps: Vec::new(),
+            large_counts: Vec::new(),
+        };
+        for row in 0..chunk.n_cells() {
+            let range = chunk.row_range(row);
+            packed.row_lengths.push(u32::try_from(range.len()).ok()?);
+            let genes = &chunk.indices()[range.clone()];
+            let n_long = arch.dispatch(PackSteps { genes, steps: &mut packed.steps[range.clone()] })?;
+            if n_long > 0 {
+                let mut previous = 0;
+                packed.long_steps.reserve_exact(n_long);
+                for &gene in genes {
+                    let step = gene - previous;
+                    if step >= u32::from(ESCAPE) {
+                        packed.long_steps.push(step);
+                    }
+                    previous = gene;
+                }
+            }
+            let values = &values[range.clone()];
+            let n_large = arch.dispatch(PackCounts { values, counts: &mut packed.counts[range] })?;
+            if n_large > 0 {
+                packed.large_counts.extend(values.iter().filter(|&&x| x >= f32::from(ESCAPE)));
+            }
+        }
+        packed.long_steps.shrink_to_fit();
+        packed.large_counts.shrink_to_fit();
+        Some(packed)
+    }
+
+    /// The position of the first cell in the whole matrix.
+    pub fn first_cell(&self) -> usize {
+        self.first_cell
+    }
+
+    /// Number of cells.
+    pub fn n_cells(&self) -> usize {
+        self.row_lengths.len()
+    }
+
+    /// Number of genes.
+    pub fn n_genes(&self) -> usize {
+        self.n_genes
+    }
+
+    /// Number of stored entries.
+    pub fn n_entries(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The same rows under another position in the whole matrix.
+    #[must_use]
+    pub fn with_first_cell(mut self, first_cell: usize) -> Self {
+        self.first_cell = first_cell;
+        self
+    }
+
+    /// Bytes of memory that this chunk takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + size_of::<u32>() * (self.row_lengths.capacity() + self.long_steps.capacity())
+            + size_of::<f32>() * self.large_counts.capacity()
+            + self.steps.capacity()
+            + self.counts.capacity()
+    }
+
+    /// Appends all rows to a buffer; `out.first_cell` and `out.n_genes` are the caller's.
+    pub fn unpack_into(&self, out: &mut CsrBuffer) {
+        self.unpack_rows_into(0..self.n_cells(), out);
+    }
+
+    /// Appends some rows, counted within this chunk, to a buffer; `out.first_cell` and `out.n_genes` are the caller's.
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn unpack_rows_into(&self, rows: Range<usize>, out: &mut CsrBuffer) {
+        match &mut out.values {
+            Values::F32(values) => self.unpack(rows, &mut out.indptr, &mut out.indices, values),
+            Values::F64(values) => self.unpack(rows, &mut out.indptr, &mut out.indices, values),
+        }
+    }
+
+    fn unpack<V: Value>(&self, rows: Range<usize>, indptr: &mut Vec<u64>, genes: &mut Vec<u32>, values: &mut Vec<V>) {
+        let arch = pulp::Arch::new();
+        let n_entries: usize = self.row_lengths[rows.clone()].iter().map(|&length| length as usize).sum();
+        let mut end = genes.len();
+        genes.resize(end + n_entries, 0);
+        values.resize(end + n_entries, V::from_f64(0.0));
+        for row in self.rows(rows) {
+            let range = end..end + row.steps.len();
+            end = range.end;
+            arch.dispatch(Unpack { row, genes: &mut genes[range.clone()], values: &mut values[range] });
+            indptr.push(end as u64);
+        }
+    }
+
+    /// Some rows, counted within this chunk, one after another.
+    pub(crate) fn rows(&self, rows: Range<usize>) -> impl Iterator<Item = PackedRow<'_>> {
+        let skipped: usize = self.row_lengths[..rows.start].iter().map(|&length| length as usize).sum();
+        let (steps_before, mut steps) = self.steps.split_at(skipped);
+        let (counts_before, mut counts) = self.counts.split_at(skipped);
+        let mut long_steps = &self.long_steps[escapes(steps_before)..];
+        let mut large_counts = &self.large_counts[escapes(counts_before)..];
+        self.row_lengths[rows].iter().map(move |&length| {
+            let row_steps = take(&mut steps, length as usize);
+            let row_counts = take(&mut counts, length as usize);
+            PackedRow {
+                steps: row_steps,
+                counts: row_counts,
+                long_steps: take(&mut long_steps, escapes(row_steps)),
+                large_counts: take(&mut large_counts, escapes(row_counts)),
+            }
+        })
+    }
+
+    /// Appends the bytes that [`PackedChunk::read_from`] reads.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        let mut writer = Writer::new(out, Self::TAG);
+        for number in [self.first_cell, self.n_genes, self.n_cells(), self.n_entries()] {
+            writer.number(number);
+        }
+        writer.number(self.long_steps.len());
+        writer.number(self.large_counts.len());
+        writer.array(&self.row_lengths, u32::to_le_bytes);
+        writer.array(&self.long_steps, u32::to_le_bytes);
+        writer.array(&self.large_counts, f32::to_le_bytes);
+        writer.array(&self.steps, u8::to_le_bytes);
+        writer.array(&self.counts, u8::to_le_bytes);
+        writer.finish();
+    }
+
+    /// Reads what [`PackedChunk::write_to`] wrote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`](zheng17_core::ErrorKind::Input) for any other bytes.
+    pub fn read_from(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes, Self::TAG)?;
+        let (first_cell, n_genes) = (reader.number()?, reader.number()?);
+        let (n_cells, n_entries) = (reader.number()?, reader.number()?);
+        let (n_long, n_large) = (reader.number()?, reader.number()?);
+        let chunk = Self {
+            first_cell,
+            n_genes,
+            row_lengths: reader.array(n_cells, u32::from_le_bytes)?,
+            long_steps: reader.array(n_long, u32::from_le_bytes)?,
+            large_counts: reader.array(n_large, f32::from_le_bytes)?,
+            steps: reader.array(n_entries, u8::from_le_bytes)?,
+            counts: reader.array(n_entries, u8::from_le_bytes)?,
+        };
+        reader.finish()?;
+        if chunk.can_be() { Ok(chunk) } else { Err(crate::bytes::damaged()) }
+    }
+
+    /// Whether the parts fit each other, so that every gene exists and every escape has its number.
+    fn can_be(&self) -> bool {
+        let n_entries: u64 = self.row_lengths.iter().map(|&length| u64::from(length)).sum();
+        n_entries == self.n_entries() as u64
+            && escapes(&self.steps) == self.long_steps.len()
+            && escapes(&self.counts) == self.large_counts.len()
+            && self.long_steps.iter().all(|&step| step >= u32::from(ESCAPE))
+            && self.large_counts.iter().all(|&x| (f32::from(ESCAPE)..LARGEST).contains(&x) && x.fract() == 0.0)
+            && self.rows(0..self.n_cells()).all(|row| {
+                let beyond = row.steps.iter().skip(1).filter(|&&step| step == 0).count();
+                beyond == 0 && (row.steps.is_empty() || row.last_gene() < self.n_genes as u64)
+            })
+    }
+
+    const TAG: [u8; 4] = *b"PACK";
+}
+
+impl PackedRow<'_> {
+    fn last_gene(&self) -> u64 {
+        let short: u64 = self.steps.iter().map(|&step| u64::from(step)).sum();
+        let long: u64 = self.long_steps.iter().map(|&step| u64::from(step) - u64::from(ESCAPE)).sum();
+        short + long
+    }
+
+    /// The sum of the counts.
+    #[inline(always)]
+    pub(crate) fn total(&self) -> u64 {
+        let small: u64 =
+            self.counts.chunks(1 << 20).map(|block| block.iter().map(|&x| u32::from(x)).sum::<u32>() as u64).sum();
+        let large: u64 = self.large_counts.iter().map(|&x| x as u64 - u64::from(ESCAPE)).sum();
+        small + large
+    }
+}
+
+fn take<'a, T>(from: &mut &'a [T], n: usize) -> &'a [T] {
+    let (head, rest) = from.split_at(n);
+    *from = rest;
+    head
+}
+
+/// How many bytes say that the number is in a list.
+fn escapes(bytes: &[u8]) -> usize {
+    // Blocks keep the sums in bytes, which is what vector instructions count fastest.
+    bytes.chunks(255).map(|block| block.iter().map(|&byte| u8::from(byte == ESCAPE)).sum::<u8>() as usize).sum()
+}
+
+/// Writes the steps of a row; gives how many are long, or `None` if genes don't increase.
+struct PackSteps<'a> {
+    genes: &'a [u32],
+    steps: &'a mut [u8],
+}
+
+impl pulp::NullaryFnOnce for PackSteps<'_> {
+    type Output = Option<usize>;
+
+    #[inline(always)]
+    fn call(self) -> Option<usize> {
+        let Self { genes, steps } = self;
+        let (Some(&first), Some((first_step, steps))) = (genes.first(), steps.split_first_mut()) else {
+            return Some(0);
+        };
+        *first_step = first.min(u32::from(ESCAPE)) as u8;
+        let mut n_long = u32::from(first >= u32::from(ESCAPE));
+        let mut falls = false;
+        for ((&before, &gene), to) in genes.iter().zip(&genes[1..]).zip(steps) {
+            let step = gene.wrapping_sub(before);
+            falls |= gene <= before;
+            n_long += u32::from(step >= u32::from(ESCAPE));
+            *to = step.min(u32::from(ESCAPE)) as u8;
+        }
+        (!falls).then_some(n_long as usize)
+    }
+}
+
+/// Writes the counts of a row; gives how many are large, or `None` if some are no such counts.
+struct PackCounts<'a> {
+    values: &'a [f32],
+    counts: &'a mut [u8],
+}
+
+impl pulp::NullaryFnOnce for PackCounts<'_> {
+    type Output = Option<usize>;
+
+    #[allow(clippy::needless_bitwise_bool, reason = "without branches it becomes vector instructions")]
+    #[inline(always)]
+    fn call(self) -> Option<usize> {
+        let mut odd = false;
+        let mut n_large = 0_u32;
+        for (&x, to) in self.values.iter().zip(self.counts) {
+            // As an integer, the bits of a float below 2^24 are smaller, unless it has a sign or is no number.
+            odd |= x.to_bits() >= LARGEST.to_bits();
+            odd |= (x + ALL_WHOLE - ALL_WHOLE != x) & (x < ALL_WHOLE);
+            n_large += u32::from(x >= f32::from(ESCAPE));
+            *to = ((x.min(f32::from(ESCAPE)) + ALL_WHOLE).to_bits() & 0xff) as u8;
+        }
+        (!odd).then_some(n_large as usize)
+    }
+}
+
+/// Writes the genes and counts of a row.
+struct Unpack<'a, V> {
+    row: PackedRow<'a>,
+    genes: &'a mut [u32],
+    values: &'a mut [V],
+}
+
+impl<V: Value> pulp::NullaryFnOnce for Unpack<'_, V> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { row, genes, values } = self;
+        let mut gene = 0_u32;
+        let mut long_steps = row.long_steps.iter();
+        for (&step, to) in row.steps.iter().zip(genes) {
+            gene += match step {
+                ESCAPE => long_steps.next().copied().unwrap_or(0),
+                step => u32::from(step),
+            };
+            *to = gene;
+        }
+        for (&count, to) in row.counts.iter().zip(values.iter_mut()) {
+            *to = V::from_f64(f64::from(count));
+        }
+        if !row.large_counts.is_empty() {
+            let places = row.counts.iter().zip(values).filter(|(count, _)| **count == ESCAPE);
+            for ((_, to), &count) in places.zip(row.large_counts) {
+                *to = V::from_f64(f64::from(count));
+            }
+        }
+    }
+}
+
+/// A chunk as it is kept: in the narrow form where it has one, else as it is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum KeptChunk {
+    /// Two bytes an entry.
+    Packed(PackedChunk),
+    /// The chunk itself, without spare memory.
+    Rows(CsrBuffer),
+}
+
+impl KeptChunk {
+    /// A copy of a chunk in as few bytes as it has.
+    pub fn keep(chunk: CsrView<'_>) -> Self {
+        if let Some(packed) = PackedChunk::pack(chunk) {
+            return Self::Packed(packed);
+        }
+        let start = chunk.indptr()[0];
+        Self::Rows(CsrBuffer {
+            first_cell: chunk.first_cell(),
+            n_genes: chunk.n_genes(),
+            indptr: chunk.indptr().iter().map(|&p| p - start).collect(),
+            indices: chunk.indices().to_vec(),
+            values: chunk.values().into(),
+        })
+    }
+
+    /// The position of the first cell in the whole matrix.
+    pub fn first_cell(&self) -> usize {
+        match self {
+            Self::Packed(packed) => packed.first_cell,
+            Self::Rows(rows) => rows.first_cell,
+        }
+    }
+
+    /// Number of cells.
+    pub fn n_cells(&self) -> usize {
+        match self {
+            Self::Packed(packed) => packed.n_cells(),
+            Self::Rows(rows) => rows.n_cells(),
+        }
+    }
+
+    /// Number of genes.
+    pub fn n_genes(&self) -> usize {
+        match self {
+            Self::Packed(packed) => packed.n_genes,
+            Self::Rows(rows) => rows.n_genes,
+        }
+    }
+
+    /// Number of stored entries.
+    pub fn n_entries(&self) -> usize {
+        match self {
+            Self::Packed(packed) => packed.n_entries(),
+            Self::Rows(rows) => rows.indices.len(),
+        }
+    }
+
+    /// The number type of the values.
+    pub fn kind(&self) -> ValueKind {
+        match self {
+            Self::Packed(_) => ValueKind::F32,
+            Self::Rows(rows) => rows.values.kind(),
+        }
+    }
+
+    /// The same rows under another position in the whole matrix.
+    #[must_use]
+    pub fn with_first_cell(mut self, first_cell: usize) -> Self {
+        match &mut self {
+            Self::Packed(packed) => packed.first_cell = first_cell,
+            Self::Rows(rows) => rows.first_cell = first_cell,
+        }
+        self
+    }
+
+    /// Bytes of memory that this chunk takes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Packed(packed) => packed.bytes(),
+            Self::Rows(rows) => {
+                let values = match &rows.values {
+                    Values::F32(values) => size_of::<f32>() * values.capacity(),
+                    Values::F64(values) => size_of::<f64>() * values.capacity(),
+                };
+                size_of::<Self>()
+                    + size_of::<u64>() * rows.indptr.capacity()
+                    + size_of::<u32>() * rows.indices.capacity()
+                    + values
+            }
+        }
+    }
+
+    /// The chunk as a view: of itself, or of what was unpacked into `scratch`, which is emptied before.
+    pub fn view<'a>(&'a self, scratch: &'a mut CsrBuffer) -> CsrView<'a> {
+        match self {
+            Self::Packed(packed) => {
+                scratch.reset(packed.first_cell, packed.n_genes, ValueKind::F32);
+                packed.unpack_into(scratch);
+                scratch.view()
+            }
+            Self::Rows(rows) => rows.view(),
+        }
+    }
+
+    /// Appends some rows, counted within this chunk, to a buffer; `out.first_cell` and `out.n_genes` are the caller's.
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn append_rows_to(&self, rows: Range<usize>, out: &mut CsrBuffer) {
+        match self {
+            Self::Packed(packed) => packed.unpack_rows_into(rows, out),
+            Self::Rows(buffer) => out.append(buffer.view().rows(rows)),
+        }
+    }
+
+    /// Appends the bytes that [`KeptChunk::read_from`] reads.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        let rows = match self {
+            Self::Packed(packed) => return packed.write_to(out),
+            Self::Rows(rows) => rows,
+        };
+        let tag = match rows.values.kind() {
+            ValueKind::F32 => Self::TAG_F32,
+            ValueKind::F64 => Self::TAG_F64,
+        };
+        let mut writer = Writer::new(out, tag);
+        for number in [rows.first_cell, rows.n_genes, rows.n_cells(), rows.indices.len()] {
+            writer.number(number);
+        }
+        writer.array(&rows.indptr, u64::to_le_bytes);
+        writer.array(&rows.indices, u32::to_le_bytes);
+        match &rows.values {
+            Values::F32(values) => writer.array(values, f32::to_le_bytes),
+            Values::F64(values) => writer.array(values, f64::to_le_bytes),
+        }
+        writer.finish();
+    }
+
+    /// Reads what [`KeptChunk::write_to`] wrote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`](zheng17_core::ErrorKind::Input) for any other bytes.
+    pub fn read_from(bytes: &[u8]) -> Result<Self> {
+        if bytes.starts_with(&PackedChunk::TAG) {
+            return PackedChunk::read_from(bytes).map(Self::Packed);
+        }
+        let wide = bytes.starts_with(&Self::TAG_F64);
+        let mut reader = Reader::new(bytes, if wide { Self::TAG_F64 } else { Self::TAG_F32 })?;
+        let (first_cell, n_genes) = (reader.number()?, reader.number()?);
+        let (n_cells, n_entries) = (reader.number()?, reader.number()?);
+        let n_pointers = n_cells.checked_add(1).ok_or_else(crate::bytes::damaged)?;
+        let rows = CsrBuffer {
+            first_cell,
+            n_genes,
+            indptr: reader.array(n_pointers, u64::from_le_bytes)?,
+            indices: reader.array(n_entries, u32::from_le_bytes)?,
+            values: if wide {
+                Values::F64(reader.array(n_entries, f64::from_le_bytes)?)
+            } else {
+                Values::F32(reader.array(n_entries, f32::from_le_bytes)?)
+            },
+        };
+        reader.finish()?;
+        if rows.indptr.first() != Some(&0) {
+            return Err(crate::bytes::damaged());
+        }
+        CsrView::checked(first_cell, n_genes, &rows.indptr, &rows.indices, rows.values.as_ref())
+            .map_err(|error| Error::input("the temporary data are damaged").with_source(error))?;
+        Ok(Self::Rows(rows))
+    }
+
+    const TAG_F32: [u8; 4] = *b"ROWS";
+    const TAG_F64: [u8; 4] = *b"ROWD";
+}
