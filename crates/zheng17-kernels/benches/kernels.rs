@@ -1,6 +1,7 @@
 //! What an entry costs: the fast kernels beside the scalar ones and beside a copy of the same bytes.
 //!
-//! `cargo bench -p zheng17-kernels`. Throughput is in entries; an entry is a 32-bit gene and a 32-bit count.
+//! `cargo bench -p zheng17-kernels`. Throughput is in entries; an entry is a 32-bit gene and a 32-bit count, or two bytes where
+//! it says packed.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use zheng17_core::exact::{Arithmetic, CountSummary, MomentPlan, MomentSummary};
 use zheng17_core::kernels::{OutputPlan, ScalarKernels};
 use zheng17_core::matrix::{GeneMap, ValueKind};
 use zheng17_core::{ChunkKernels, ChunkSource, CsrBuffer, Values};
-use zheng17_kernels::{CountFolder, FastKernels, GramBlock, MomentFolder};
+use zheng17_kernels::{CountFolder, FastKernels, GramBlock, KeptChunk, MomentFolder, PackedChunk, select_kept_into};
 use zheng17_simulate::{Parameters, Simulation};
 
 const N_CELLS: usize = 4000;
@@ -49,6 +50,19 @@ fn counts(criterion: &mut Criterion) {
             }
         });
     });
+    let packed = PackedChunk::pack(cells.view()).expect("simulated counts can be packed");
+    let mut folder = CountFolder::new(N_GENES, None);
+    let mut next_cell = 0;
+    group.bench_function("packed", |bench| {
+        bench.iter(|| {
+            folder.fold_packed(&packed, next_cell).expect("fold");
+            next_cell += N_CELLS;
+            if next_cell > 1_000_000 {
+                folder = CountFolder::new(N_GENES, None);
+                next_cell = 0;
+            }
+        });
+    });
     group.bench_function("scalar", |bench| {
         bench.iter(|| {
             let mut summary = CountSummary::new(N_GENES, None);
@@ -56,6 +70,33 @@ fn counts(criterion: &mut Criterion) {
             summary
         });
     });
+    group.finish();
+}
+
+fn narrow_form(criterion: &mut Criterion) {
+    let cells = cells();
+    let packed = PackedChunk::pack(cells.view()).expect("simulated counts can be packed");
+    let mut group = criterion.benchmark_group("narrow form");
+    group.throughput(Throughput::Elements(cells.indices.len() as u64)).sample_size(20);
+    let from = vec![1_u8; 2 * cells.indices.len()];
+    let mut to = from.clone();
+    group.bench_function("copy of the same bytes", |bench| bench.iter(|| to.copy_from_slice(black_box(&from))));
+    group.bench_function("pack", |bench| bench.iter(|| PackedChunk::pack(cells.view())));
+    let mut out = CsrBuffer::new(N_GENES, ValueKind::F32);
+    group.bench_function("unpack", |bench| {
+        bench.iter(|| {
+            out.reset(0, N_GENES, ValueKind::F32);
+            packed.unpack_into(&mut out);
+        });
+    });
+    let mut bytes = Vec::new();
+    group.bench_function("write", |bench| {
+        bench.iter(|| {
+            bytes.clear();
+            packed.write_to(&mut bytes);
+        });
+    });
+    group.bench_function("read", |bench| bench.iter(|| PackedChunk::read_from(&bytes).expect("what was written")));
     group.finish();
 }
 
@@ -75,6 +116,13 @@ fn selected(criterion: &mut Criterion) {
             });
         });
     }
+    let kept = KeptChunk::keep(cells.view());
+    group.bench_function("packed", |bench| {
+        bench.iter(|| {
+            small.reset(0, genes.n_selected(), ValueKind::F32);
+            select_kept_into(&kept, &genes, &mut small);
+        });
+    });
     group.finish();
 
     let cell_scale: Arc<[f64]> = vec![0.5; N_CELLS].into();
@@ -111,5 +159,5 @@ fn selected(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, counts, selected);
+criterion_group!(benches, counts, narrow_form, selected);
 criterion_main!(benches);

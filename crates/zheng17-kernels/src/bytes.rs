@@ -24,7 +24,7 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(&(number as u64).to_le_bytes());
     }
 
-    pub(crate) fn array<T: Copy, const N: usize>(&mut self, items: &[T], to_bytes: fn(T) -> [u8; N]) {
+    pub(crate) fn array<T: Copy, const N: usize>(&mut self, items: &[T], to_bytes: impl Fn(T) -> [u8; N]) {
         let start = self.out.len();
         self.out.resize(start + N * items.len(), 0);
         for (to, &item) in self.out[start..].chunks_exact_mut(N).zip(items) {
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
         usize::try_from(u64::from_le_bytes(*head)).map_err(|_| damaged())
     }
 
-    pub(crate) fn array<T, const N: usize>(&mut self, n: usize, from_bytes: fn([u8; N]) -> T) -> Result<Vec<T>> {
+    pub(crate) fn array<T, const N: usize>(&mut self, n: usize, from_bytes: impl Fn([u8; N]) -> T) -> Result<Vec<T>> {
         let n_bytes = n.checked_mul(N).filter(|&n_bytes| n_bytes <= self.0.len()).ok_or_else(damaged)?;
         let (head, rest) = self.0.split_at(n_bytes);
         self.0 = rest;

@@ -12,10 +12,10 @@ use zheng17_core::source::LARGEST_COUNT;
 use zheng17_core::{CsrBuffer, CsrView, Error, Result, ValuesRef};
 
 use crate::lanes::{Lanes, ROWS_PER_FLUSH};
-use crate::packed::{ESCAPE, KeptChunk, PackedChunk, PackedRow};
+use crate::packed::{ESCAPE, Escaped, KeptChunk, PackedChunk, PackedRow, count_escapes, sum_and_largest};
 
 /// Counts below this have their share looked up.
-const TABLE: usize = 16;
+const TABLE: usize = 32;
 
 /// Sums one worker's chunks. Finishing it gives the summary that [`CountSummary::fold`] would.
 pub struct CountFolder {
@@ -91,26 +91,35 @@ impl CountFolder {
     /// # Errors
     /// As [`CountSummary::fold`].
     pub fn fold_packed(&mut self, chunk: &PackedChunk, first_cell: usize) -> Result<()> {
+        if chunk.n_genes() != self.lanes.len() {
+            let expected = self.lanes.len();
+            return Err(Error::internal(format!("a chunk of {} genes for sums of {expected}", chunk.n_genes())));
+        }
         if self.summary.excluded().is_some() {
             let mut rows = CsrBuffer::new(chunk.n_genes(), ValueKind::F32);
             chunk.unpack_into(&mut rows);
             return self.summary.fold(rows.view().with_first_cell(first_cell));
         }
         let mut totals = Vec::with_capacity(chunk.n_cells());
-        for (at, row) in chunk.rows(0..chunk.n_cells()).enumerate() {
-            let total = row.total() as f64;
-            if total > LARGEST_COUNT {
-                return Err(total_too_large(first_cell + at, total));
+        let mut rows = chunk.rows(0..chunk.n_cells());
+        while let Some((row, escaped)) = rows.next() {
+            let (total, largest) = self.arch.dispatch(TotalAndLargest { counts: row.counts, large: &escaped.counts });
+            if total as f64 > LARGEST_COUNT {
+                return Err(total_too_large(first_cell + totals.len(), total as f64));
             }
+            totals.push(total as f64);
+            self.facts.largest = self.facts.largest.max(largest);
+            self.facts.n_entries += row.steps.len() as u64;
             if self.rows == ROWS_PER_FLUSH {
                 self.flush()?;
             }
             self.rows += 1;
-            let weight = share_weight(total);
-            let largest = self.arch.dispatch(AddPackedRow { row, weight, lanes: &mut self.lanes });
-            self.facts.largest = self.facts.largest.max(largest);
-            self.facts.n_entries += row.steps.len() as u64;
-            totals.push(total);
+            self.arch.dispatch(AddPackedRow {
+                row,
+                escaped,
+                weight: share_weight(total as f64),
+                lanes: &mut self.lanes,
+            });
         }
         self.summary.add_cell_totals(first_cell, totals)
     }
@@ -199,14 +208,71 @@ impl pulp::NullaryFnOnce for AddRow<'_> {
         for (&gene, &x) in genes.iter().zip(counts) {
             let count = as_integer(x);
             largest = largest.max(count);
-            let terms = match table.get(count as usize) {
-                Some(terms) => *terms,
-                None => Lanes::of(share(f64::from(count), weight), u64::from(count)),
-            };
-            lanes[gene as usize].add(terms);
+            let lane = &mut lanes[gene as usize];
+            match table.get(count as usize) {
+                Some(terms) => lane.add(*terms),
+                None => add_larger(lane, f64::from(count), weight),
+            }
         }
         f64::from(largest)
     }
+}
+
+/// The sum and the largest of a packed row's counts.
+struct TotalAndLargest<'a> {
+    counts: &'a [u8],
+    large: &'a std::slice::Iter<'a, f32>,
+}
+
+impl pulp::NullaryFnOnce for TotalAndLargest<'_> {
+    type Output = (u64, f64);
+
+    #[inline(always)]
+    fn call(self) -> (u64, f64) {
+        let (mut total, largest) = sum_and_largest(self.counts);
+        let mut largest = f64::from(largest);
+        if largest == f64::from(ESCAPE) {
+            for &count in self.large.clone().take(count_escapes(self.counts)) {
+                total += count as u64 - u64::from(ESCAPE);
+                largest = largest.max(f64::from(count));
+            }
+        }
+        (total, largest)
+    }
+}
+
+/// Adds a packed row's entries to the lanes of their genes.
+struct AddPackedRow<'a, 'b> {
+    row: PackedRow<'b>,
+    escaped: &'a mut Escaped<'b>,
+    weight: f64,
+    lanes: &'a mut [Lanes],
+}
+
+impl pulp::NullaryFnOnce for AddPackedRow<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { row, escaped, weight, lanes } = self;
+        let table = table(weight);
+        let mut gene = 0;
+        for (&step, &count) in row.steps.iter().zip(row.counts) {
+            gene += escaped.step(step);
+            let lane = &mut lanes[gene as usize];
+            match table.get(usize::from(count)) {
+                Some(terms) => lane.add(*terms),
+                None => add_larger(lane, f64::from(escaped.count(count)), weight),
+            }
+        }
+    }
+}
+
+/// Adds the terms of a count that the table hasn't. Kept apart, so that the usual terms stay in a register.
+#[cold]
+#[inline(never)]
+fn add_larger(lane: &mut Lanes, count: f64, weight: f64) {
+    lane.add(Lanes::of(share(count, weight), count as u64));
 }
 
 /// The terms of the smallest counts.
@@ -217,42 +283,4 @@ fn table(weight: f64) -> [Lanes; TABLE] {
         *entry = Lanes::of(share(count as f64, weight), count as u64);
     }
     table
-}
-
-/// Adds a packed row's entries to the lanes of their genes; gives the largest count.
-struct AddPackedRow<'a> {
-    row: PackedRow<'a>,
-    weight: f64,
-    lanes: &'a mut [Lanes],
-}
-
-impl pulp::NullaryFnOnce for AddPackedRow<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn call(self) -> f64 {
-        let Self { row, weight, lanes } = self;
-        let table = table(weight);
-        let mut long_steps = row.long_steps.iter();
-        let mut large_counts = row.large_counts.iter();
-        let mut gene = 0;
-        for (&step, &count) in row.steps.iter().zip(row.counts) {
-            gene += match step {
-                ESCAPE => long_steps.next().map_or(0, |&step| step as usize),
-                step => usize::from(step),
-            };
-            let terms = if let Some(terms) = table.get(usize::from(count)) {
-                *terms
-            } else {
-                let count = match count {
-                    ESCAPE => large_counts.next().map_or(0.0, |&count| f64::from(count)),
-                    count => f64::from(count),
-                };
-                Lanes::of(share(count, weight), count as u64)
-            };
-            lanes[gene].add(terms);
-        }
-        let small = row.counts.iter().copied().max().unwrap_or(0);
-        row.large_counts.iter().fold(f64::from(small), |largest, &count| largest.max(f64::from(count)))
-    }
 }

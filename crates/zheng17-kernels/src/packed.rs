@@ -32,13 +32,65 @@ pub struct PackedChunk {
     large_counts: Vec<f32>,
 }
 
-/// The parts of a packed chunk that belong to one row.
+/// The rows of a packed chunk, one after another.
+pub(crate) struct PackedRows<'a> {
+    lengths: std::slice::Iter<'a, u32>,
+    steps: &'a [u8],
+    counts: &'a [u8],
+    escaped: Escaped<'a>,
+}
+
+/// The numbers that escapes stand for, from the next row on.
+#[derive(Clone)]
+pub(crate) struct Escaped<'a> {
+    /// The next long steps.
+    pub(crate) steps: std::slice::Iter<'a, u32>,
+    /// The next large counts.
+    pub(crate) counts: std::slice::Iter<'a, f32>,
+}
+
+/// The bytes of one row.
 #[derive(Clone, Copy)]
 pub(crate) struct PackedRow<'a> {
     pub(crate) steps: &'a [u8],
     pub(crate) counts: &'a [u8],
-    pub(crate) long_steps: &'a [u32],
-    pub(crate) large_counts: &'a [f32],
+}
+
+impl<'a> PackedRows<'a> {
+    /// The next row, and where the numbers of its escapes come next: who reads the row takes all of them.
+    #[inline(always)]
+    pub(crate) fn next(&mut self) -> Option<(PackedRow<'a>, &mut Escaped<'a>)> {
+        let length = *self.lengths.next()? as usize;
+        let (row_steps, steps) = self.steps.split_at(length);
+        let (row_counts, counts) = self.counts.split_at(length);
+        (self.steps, self.counts) = (steps, counts);
+        Some((PackedRow { steps: row_steps, counts: row_counts }, &mut self.escaped))
+    }
+}
+
+impl Escaped<'_> {
+    /// The step that a byte stands for.
+    #[inline(always)]
+    pub(crate) fn step(&mut self, byte: u8) -> u32 {
+        if byte == ESCAPE { self.long_step() } else { u32::from(byte) }
+    }
+
+    /// The count that a byte stands for.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, byte: u8) -> f32 {
+        if byte == ESCAPE { self.large_count() } else { f32::from(byte) }
+    }
+
+    // Cold, so that loops run straight through what is usual. There is a number for each escape.
+    #[cold]
+    fn long_step(&mut self) -> u32 {
+        self.steps.next().copied().unwrap_or(0)
+    }
+
+    #[cold]
+    fn large_count(&mut self) -> f32 {
+        self.counts.next().copied().unwrap_or(0.0)
+    }
 }
 
 impl PackedChunk {
@@ -136,36 +188,27 @@ impl PackedChunk {
     }
 
     fn unpack<V: Value>(&self, rows: Range<usize>, indptr: &mut Vec<u64>, genes: &mut Vec<u32>, values: &mut Vec<V>) {
-        let arch = pulp::Arch::new();
         let n_entries: usize = self.row_lengths[rows.clone()].iter().map(|&length| length as usize).sum();
-        let mut end = genes.len();
-        genes.resize(end + n_entries, 0);
-        values.resize(end + n_entries, V::from_f64(0.0));
-        for row in self.rows(rows) {
-            let range = end..end + row.steps.len();
-            end = range.end;
-            arch.dispatch(Unpack { row, genes: &mut genes[range.clone()], values: &mut values[range] });
-            indptr.push(end as u64);
-        }
+        genes.reserve(n_entries);
+        values.reserve(n_entries);
+        let packed = self.rows(rows);
+        pulp::Arch::new().dispatch(Unpack { packed, indptr, genes, values });
     }
 
     /// Some rows, counted within this chunk, one after another.
-    pub(crate) fn rows(&self, rows: Range<usize>) -> impl Iterator<Item = PackedRow<'_>> {
+    pub(crate) fn rows(&self, rows: Range<usize>) -> PackedRows<'_> {
         let skipped: usize = self.row_lengths[..rows.start].iter().map(|&length| length as usize).sum();
-        let (steps_before, mut steps) = self.steps.split_at(skipped);
-        let (counts_before, mut counts) = self.counts.split_at(skipped);
-        let mut long_steps = &self.long_steps[escapes(steps_before)..];
-        let mut large_counts = &self.large_counts[escapes(counts_before)..];
-        self.row_lengths[rows].iter().map(move |&length| {
-            let row_steps = take(&mut steps, length as usize);
-            let row_counts = take(&mut counts, length as usize);
-            PackedRow {
-                steps: row_steps,
-                counts: row_counts,
-                long_steps: take(&mut long_steps, escapes(row_steps)),
-                large_counts: take(&mut large_counts, escapes(row_counts)),
-            }
-        })
+        let (steps_before, steps) = self.steps.split_at(skipped);
+        let (counts_before, counts) = self.counts.split_at(skipped);
+        PackedRows {
+            lengths: self.row_lengths[rows].iter(),
+            steps,
+            counts,
+            escaped: Escaped {
+                steps: self.long_steps[escapes(steps_before)..].iter(),
+                counts: self.large_counts[escapes(counts_before)..].iter(),
+            },
+        }
     }
 
     /// Appends the bytes that [`PackedChunk::read_from`] reads.
@@ -214,42 +257,92 @@ impl PackedChunk {
             && escapes(&self.counts) == self.large_counts.len()
             && self.long_steps.iter().all(|&step| step >= u32::from(ESCAPE))
             && self.large_counts.iter().all(|&x| (f32::from(ESCAPE)..LARGEST).contains(&x) && x.fract() == 0.0)
-            && self.rows(0..self.n_cells()).all(|row| {
-                let beyond = row.steps.iter().skip(1).filter(|&&step| step == 0).count();
-                beyond == 0 && (row.steps.is_empty() || row.last_gene() < self.n_genes as u64)
-            })
+            && pulp::Arch::new()
+                .dispatch(GenesExist { rows: self.rows(0..self.n_cells()), n_genes: self.n_genes as u64 })
     }
 
     const TAG: [u8; 4] = *b"PACK";
 }
 
-impl PackedRow<'_> {
-    fn last_gene(&self) -> u64 {
-        let short: u64 = self.steps.iter().map(|&step| u64::from(step)).sum();
-        let long: u64 = self.long_steps.iter().map(|&step| u64::from(step) - u64::from(ESCAPE)).sum();
-        short + long
-    }
+/// Whether the genes of all rows increase and are fewer than there are.
+struct GenesExist<'a> {
+    rows: PackedRows<'a>,
+    n_genes: u64,
+}
 
-    /// The sum of the counts.
+impl pulp::NullaryFnOnce for GenesExist<'_> {
+    type Output = bool;
+
     #[inline(always)]
-    pub(crate) fn total(&self) -> u64 {
-        let small: u64 =
-            self.counts.chunks(1 << 20).map(|block| block.iter().map(|&x| u32::from(x)).sum::<u32>() as u64).sum();
-        let large: u64 = self.large_counts.iter().map(|&x| x as u64 - u64::from(ESCAPE)).sum();
-        small + large
+    fn call(mut self) -> bool {
+        while let Some((row, escaped)) = self.rows.next() {
+            let [_, others @ ..] = row.steps else { continue };
+            let smallest = others.iter().fold(u8::MAX, |smallest, &step| smallest.min(step));
+            let (mut last, largest) = sum_and_largest(row.steps);
+            if largest == ESCAPE {
+                let n_long = count_escapes(row.steps);
+                let long: u64 =
+                    escaped.steps.by_ref().take(n_long).map(|&step| u64::from(step - u32::from(ESCAPE))).sum();
+                last += long;
+            }
+            if smallest == 0 || last >= self.n_genes {
+                return false;
+            }
+        }
+        true
     }
 }
 
-fn take<'a, T>(from: &mut &'a [T], n: usize) -> &'a [T] {
-    let (head, rest) = from.split_at(n);
-    *from = rest;
-    head
+/// The sum of bytes and the largest of them, or 0.
+#[inline(always)]
+pub(crate) fn sum_and_largest(bytes: &[u8]) -> (u64, u8) {
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let mut total = rest.iter().map(|&byte| u64::from(byte)).sum();
+    let mut most = [0_u8; 32];
+    // As many blocks as 16-bit sums have room for.
+    for blocks in blocks.chunks(257) {
+        let mut sums = [0_u16; 32];
+        for block in blocks {
+            for ((sum, most), &byte) in sums.iter_mut().zip(&mut most).zip(block) {
+                *sum += u16::from(byte);
+                *most = byte.max(*most);
+            }
+        }
+        total += u64::from(sums.iter().map(|&sum| u32::from(sum)).sum::<u32>());
+    }
+    (total, most.iter().chain(rest).fold(0, |most, &byte| byte.max(most)))
 }
 
 /// How many bytes say that the number is in a list.
 fn escapes(bytes: &[u8]) -> usize {
-    // Blocks keep the sums in bytes, which is what vector instructions count fastest.
-    bytes.chunks(255).map(|block| block.iter().map(|&byte| u8::from(byte == ESCAPE)).sum::<u8>() as usize).sum()
+    struct Escapes<'a>(&'a [u8]);
+    impl pulp::NullaryFnOnce for Escapes<'_> {
+        type Output = usize;
+
+        #[inline(always)]
+        fn call(self) -> usize {
+            count_escapes(self.0)
+        }
+    }
+    pulp::Arch::new().dispatch(Escapes(bytes))
+}
+
+/// As [`escapes`], for dispatched callers.
+#[inline(always)]
+pub(crate) fn count_escapes(bytes: &[u8]) -> usize {
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let mut n: usize = rest.iter().map(|&byte| usize::from(byte == ESCAPE)).sum();
+    // As many blocks as sums of single bytes have room for.
+    for blocks in blocks.chunks(255) {
+        let mut sums = [0_u8; 32];
+        for block in blocks {
+            for (sum, &byte) in sums.iter_mut().zip(block) {
+                *sum += u8::from(byte == ESCAPE);
+            }
+        }
+        n += sums.iter().map(|&sum| usize::from(sum)).sum::<usize>();
+    }
+    n
 }
 
 /// Writes the steps of a row; gives how many are long, or `None` if genes don't increase.
@@ -305,11 +398,12 @@ impl pulp::NullaryFnOnce for PackCounts<'_> {
     }
 }
 
-/// Writes the genes and counts of a row.
+/// Appends the genes and counts of rows.
 struct Unpack<'a, V> {
-    row: PackedRow<'a>,
-    genes: &'a mut [u32],
-    values: &'a mut [V],
+    packed: PackedRows<'a>,
+    indptr: &'a mut Vec<u64>,
+    genes: &'a mut Vec<u32>,
+    values: &'a mut Vec<V>,
 }
 
 impl<V: Value> pulp::NullaryFnOnce for Unpack<'_, V> {
@@ -317,24 +411,21 @@ impl<V: Value> pulp::NullaryFnOnce for Unpack<'_, V> {
 
     #[inline(always)]
     fn call(self) {
-        let Self { row, genes, values } = self;
-        let mut gene = 0_u32;
-        let mut long_steps = row.long_steps.iter();
-        for (&step, to) in row.steps.iter().zip(genes) {
-            gene += match step {
-                ESCAPE => long_steps.next().copied().unwrap_or(0),
-                step => u32::from(step),
-            };
-            *to = gene;
-        }
-        for (&count, to) in row.counts.iter().zip(values.iter_mut()) {
-            *to = V::from_f64(f64::from(count));
-        }
-        if !row.large_counts.is_empty() {
-            let places = row.counts.iter().zip(values).filter(|(count, _)| **count == ESCAPE);
-            for ((_, to), &count) in places.zip(row.large_counts) {
-                *to = V::from_f64(f64::from(count));
+        let Self { mut packed, indptr, genes, values } = self;
+        while let Some((row, escaped)) = packed.next() {
+            let mut gene = 0;
+            genes.extend(row.steps.iter().map(|&byte| {
+                gene += escaped.step(byte);
+                gene
+            }));
+            let start = values.len();
+            values.extend(row.counts.iter().map(|&byte| V::from_f64(f64::from(byte))));
+            if sum_and_largest(row.counts).1 == ESCAPE {
+                for (to, &byte) in values[start..].iter_mut().zip(row.counts) {
+                    *to = V::from_f64(f64::from(escaped.count(byte)));
+                }
             }
+            indptr.push(genes.len() as u64);
         }
     }
 }

@@ -5,7 +5,7 @@ use zheng17_core::matrix::{GeneMap, Value, ValueKind};
 use zheng17_core::{CsrBuffer, CsrView, Values, ValuesRef, with_values};
 
 use crate::log1p::log1p;
-use crate::packed::{ESCAPE, KeptChunk, PackedChunk};
+use crate::packed::{ESCAPE, Escaped, KeptChunk, PackedRows, count_escapes, sum_and_largest};
 
 /// Appends the chunk's cells with only the selected genes, renumbered; rows come out sorted.
 pub(crate) fn select_into(chunk: CsrView<'_>, genes: &GeneMap, out: &mut CsrBuffer) {
@@ -27,61 +27,78 @@ pub(crate) fn select_into(chunk: CsrView<'_>, genes: &GeneMap, out: &mut CsrBuff
 
 /// Appends a kept chunk's cells with only the selected genes, renumbered; rows come out sorted.
 pub fn select_kept_into(chunk: &KeptChunk, genes: &GeneMap, out: &mut CsrBuffer) {
-    match (chunk, &mut out.values) {
-        (KeptChunk::Rows(rows), _) => select_into(rows.view(), genes, out),
-        (KeptChunk::Packed(packed), Values::F32(to)) => {
-            select_packed(packed, genes, &mut out.indptr, &mut out.indices, to);
-        }
-        (KeptChunk::Packed(packed), Values::F64(to)) => {
-            select_packed(packed, genes, &mut out.indptr, &mut out.indices, to);
+    let packed = match chunk {
+        KeptChunk::Rows(rows) => return select_into(rows.view(), genes, out),
+        KeptChunk::Packed(packed) => packed,
+    };
+    let arch = pulp::Arch::new();
+    let rows = packed.rows(0..packed.n_cells());
+    let (new_index, indptr, genes) = (genes.new_index(), &mut out.indptr, &mut out.indices);
+    match &mut out.values {
+        Values::F32(values) => arch.dispatch(SelectPacked { rows, new_index, indptr, genes, values }),
+        Values::F64(values) => arch.dispatch(SelectPacked { rows, new_index, indptr, genes, values }),
+    }
+}
+
+/// Appends the entries of selected genes.
+struct SelectPacked<'a, 'b, V> {
+    rows: PackedRows<'b>,
+    new_index: &'a [u32],
+    indptr: &'a mut Vec<u64>,
+    genes: &'a mut Vec<u32>,
+    values: &'a mut Vec<V>,
+}
+
+impl<V: Value> pulp::NullaryFnOnce for SelectPacked<'_, '_, V> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { mut rows, new_index, indptr, genes, values } = self;
+        // One byte a gene: all of them fit into a near cache.
+        let selected: Vec<u8> = new_index.iter().map(|&new| u8::from(new != GeneMap::NOT_SELECTED)).collect();
+        let mut found: Vec<u64> = Vec::new();
+        while let Some((row, escaped)) = rows.next() {
+            if found.len() <= row.steps.len() {
+                found.resize(row.steps.len() + 1, 0);
+            }
+            let n_found = find_selected(row.steps, escaped, &selected, &mut found);
+            let found = &found[..n_found];
+            genes.extend(found.iter().map(|&entry| new_index[entry as u32 as usize]));
+            let position = |&entry: &u64| (entry >> 32) as usize;
+            if sum_and_largest(row.counts).1 < ESCAPE {
+                values.extend(found.iter().map(|entry| V::from_f64(f64::from(row.counts[position(entry)]))));
+            } else {
+                // The large counts of genes that aren't selected are passed over.
+                let mut rest = row.counts;
+                let mut passed = 0;
+                for entry in found {
+                    let (before, from) = rest.split_at(position(entry) - passed);
+                    escaped.counts.by_ref().take(count_escapes(before)).for_each(drop);
+                    values.push(V::from_f64(f64::from(escaped.count(from[0]))));
+                    rest = &from[1..];
+                    passed = position(entry) + 1;
+                }
+                escaped.counts.by_ref().take(count_escapes(rest)).for_each(drop);
+            }
+            indptr.push(genes.len() as u64);
         }
     }
 }
 
-fn select_packed<V: Value>(
-    chunk: &PackedChunk,
-    genes: &GeneMap,
-    indptr: &mut Vec<u64>,
-    indices_out: &mut Vec<u32>,
-    values_out: &mut Vec<V>,
-) {
-    let new_index = genes.new_index();
-    // As in `select`: every entry is written, and the place moves on only behind selected ones.
-    let mut row_genes: Vec<u32> = Vec::new();
-    let mut row_counts: Vec<u8> = Vec::new();
-    for row in chunk.rows(0..chunk.n_cells()) {
-        if row_genes.len() < row.steps.len() {
-            row_genes.resize(row.steps.len(), 0);
-            row_counts.resize(row.steps.len(), 0);
-        }
-        let mut kept = 0;
-        let mut gene = 0;
-        let mut long_steps = row.long_steps.iter();
-        // The large counts of selected genes, in order.
-        let mut large_counts = row.large_counts.iter();
-        let mut kept_large: Vec<f32> = Vec::new();
-        for (&step, &count) in row.steps.iter().zip(row.counts) {
-            gene += match step {
-                ESCAPE => long_steps.next().map_or(0, |&step| step as usize),
-                step => usize::from(step),
-            };
-            let new = new_index[gene];
-            row_genes[kept] = new;
-            row_counts[kept] = count;
-            let selected = new != GeneMap::NOT_SELECTED;
-            kept += usize::from(selected);
-            if count == ESCAPE {
-                kept_large.extend(large_counts.next().filter(|_| selected));
-            }
-        }
-        indices_out.extend_from_slice(&row_genes[..kept]);
-        let mut kept_large = kept_large.into_iter();
-        values_out.extend(row_counts[..kept].iter().map(|&count| {
-            let count = if count == ESCAPE { kept_large.next().unwrap_or(0.0) } else { f32::from(count) };
-            V::from_f64(f64::from(count))
-        }));
-        indptr.push(indices_out.len() as u64);
+/// Finds the entries of selected genes: writes the position in the row, times 2^32, plus the gene. Gives their number.
+#[inline(never)]
+fn find_selected(steps: &[u8], escaped: &mut Escaped<'_>, selected: &[u8], found: &mut [u64]) -> usize {
+    let mut n_found = 0;
+    let mut entry = 0_u64;
+    for &step in steps {
+        entry += u64::from(escaped.step(step));
+        // Every entry is written, and the place moves on only behind selected ones: no branch to mispredict.
+        found[n_found] = entry;
+        n_found += usize::from(selected[entry as u32 as usize]);
+        entry += 1 << 32;
     }
+    n_found
 }
 
 fn select<V: Value>(
