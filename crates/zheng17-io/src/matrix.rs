@@ -9,11 +9,14 @@ use zheng17_core::source::MemorySource;
 use zheng17_core::{ChunkSource, CsrBuffer, Error, Result, Shape, Values};
 
 use crate::dataset::{Layout, MatrixInfo};
-use crate::hdf5::{DatasetInfo, Hdf5Dataset, Hdf5File};
-use crate::values::{positions_as_u32, smallest};
+use crate::hdf5::{DatasetInfo, Hdf5Dataset, Hdf5File, pieces};
+use crate::values::smallest;
 
 /// Entries, or dense values, that are read at once: bounds what a read holds besides its result.
 const PIECE: u64 = 1 << 18;
+
+/// Room for so many entries is made before any is read; more only as they come, for a header may claim any number.
+const RESERVED: usize = 1 << 22;
 
 /// Dense rows are read by whole bands of chunks, so that no chunk is decoded twice, unless a band is larger than this.
 const LARGEST_BAND_BYTES: u64 = 256 << 20;
@@ -194,12 +197,15 @@ struct Entries {
 
 impl Entries {
     fn indices(&self, entries: Range<u64>) -> Result<Vec<u32>> {
-        let start = entries.start;
-        positions_as_u32(self.indices.read(entries)?, start).at(|| &self.indices.info().path)
+        let mut indices = Vec::new();
+        self.indices.append_indices(entries, &mut indices)?;
+        Ok(indices)
     }
 
     fn values(&self, entries: Range<u64>) -> Result<Values> {
-        smallest(self.data.read(entries)?).at(|| &self.data.info().path)
+        let mut values = Values::empty(ValueKind::F32);
+        self.data.append_values(entries, &mut values)?;
+        Ok(values)
     }
 
     /// Transposes by counting: one pass over the indices for the sizes of rows, one over everything to put it there.
@@ -252,10 +258,8 @@ impl Entries {
     }
 }
 
-/// A range cut into pieces of at most `length`.
-fn pieces(range: Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> {
-    let end = range.end;
-    (range.start..end).step_by(length as usize).map(move |start| start..end.min(start + length))
+fn no_room(error: std::collections::TryReserveError) -> Error {
+    Error::system("not enough memory").with_source(error)
 }
 
 /// A sparse matrix by cells, read as it is asked for.
@@ -273,24 +277,23 @@ impl SparseRows {
         out.reset(cells.start, self.shape.n_genes, ValueKind::F32);
         let pointers = &self.indptr[cells.start..=cells.end];
         let (start, end) = (pointers[0], pointers[cells.len()]);
+        let Some(map) = &self.columns else {
+            let room = ((end - start) as usize).min(RESERVED);
+            out.indices.try_reserve_exact(room).map_err(no_room)?;
+            out.values.try_reserve_exact(room).map_err(no_room)?;
+            self.entries.indices.append_indices(start..end, &mut out.indices)?;
+            self.entries.data.append_values(start..end, &mut out.values)?;
+            out.indptr.extend(pointers[1..].iter().map(|&pointer| pointer - start));
+            return Ok(());
+        };
         for piece in pieces(start..end, PIECE) {
             let indices = self.entries.indices(piece.clone())?;
             let values = self.entries.values(piece.clone())?;
-            match &self.columns {
-                None => {
-                    out.indices.extend_from_slice(&indices);
-                    out.values.extend(values.as_ref());
-                }
-                Some(map) => self.append_selected(map, pointers, piece, &indices, &values, out)?,
-            }
+            self.append_selected(map, pointers, piece, &indices, &values, out)?;
         }
-        if self.columns.is_none() {
-            out.indptr.extend(pointers[1..].iter().map(|&pointer| pointer - start));
-        } else {
-            // Empty rows at the end have no entry that would have ended the row before them.
-            while out.n_cells() < cells.len() {
-                out.end_row();
-            }
+        // Empty rows at the end have no entry that would have ended the row before them.
+        while out.n_cells() < cells.len() {
+            out.end_row();
         }
         Ok(())
     }

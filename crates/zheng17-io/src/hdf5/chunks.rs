@@ -1,14 +1,13 @@
-//! Rows of a dataset that is stored in chunks: which chunks hold them, and the last decoded chunks kept for the next read.
+//! Rows of a dataset that is stored in chunks: which chunks hold them, and how their rows are put together.
 //!
 //! Knows positions and bytes; fetching and undoing filters is somebody else's.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use zheng17_core::{Error, Result};
 
-/// Decoded chunks are kept up to this many bytes for each dataset, and the last one however large it is.
-const KEPT_BYTES: usize = 16 << 20;
+use super::kept::{KeptChunks, Wanted};
 
 /// Rows that were never written may make up this many bytes of one read; more means a header that claims what is not there.
 const MOST_UNWRITTEN_BYTES: u64 = 64 << 20;
@@ -34,7 +33,18 @@ pub(super) struct Chunks {
     fill: Vec<u8>,
     /// Position in the grid, row by row, and place in the file; sorted.
     places: Vec<(u64, StoredChunk)>,
-    kept: Mutex<Vec<(u64, Arc<Vec<u8>>)>>,
+    kept: KeptChunks,
+}
+
+/// The part of a read that stands in one chunk of a dataset with one dimension.
+pub(super) struct ChunkPart<'a> {
+    pub(super) wanted: Wanted,
+    /// The wanted elements, counted in the dataset.
+    pub(super) rows: Range<u64>,
+    /// The same, counted in the chunk.
+    pub(super) within: Range<usize>,
+    /// Where the chunk stands, if it was ever written.
+    pub(super) place: Option<&'a StoredChunk>,
 }
 
 impl Chunks {
@@ -83,7 +93,7 @@ impl Chunks {
             element_size,
             fill,
             places,
-            kept: Mutex::new(Vec::new()),
+            kept: KeptChunks::default(),
         })
     }
 
@@ -95,6 +105,33 @@ impl Chunks {
             .and_then(|bytes| u32::try_from(bytes).ok())
             .map(|bytes| bytes as usize)
             .ok_or_else(|| Error::input("chunks of more than 4 GiB, which HDF5 does not allow"))
+    }
+
+    /// Cuts consecutive elements of a dataset with one dimension where chunks end. `None` for two dimensions.
+    pub(super) fn parts(&self, rows: Range<u64>) -> Option<impl Iterator<Item = ChunkPart<'_>>> {
+        if self.row_length != 1 || self.chunk_columns != 1 {
+            return None;
+        }
+        let chunks = rows.start / self.chunk_rows..rows.end.div_ceil(self.chunk_rows).max(rows.start / self.chunk_rows);
+        let mut places = &self.places[self.places.partition_point(|place| place.0 < chunks.start)..];
+        Some(chunks.map(move |chunk| {
+            let top = chunk * self.chunk_rows;
+            let end = (top + self.chunk_rows).min(self.n_rows);
+            let rows = rows.start.max(top)..rows.end.min(end);
+            let place = match places.split_first() {
+                Some((first, others)) if first.0 == chunk => {
+                    places = others;
+                    Some(&first.1)
+                }
+                _ => None,
+            };
+            ChunkPart {
+                wanted: Wanted { chunk, elements: rows.end - rows.start, of: end - top },
+                within: (rows.start - top) as usize..(rows.end - top) as usize,
+                rows,
+                place,
+            }
+        }))
     }
 
     /// The bytes of consecutive rows. `decode` gives the bytes of a stored chunk with its filters undone.
@@ -173,42 +210,24 @@ impl Chunks {
         let Ok(place) = self.places.binary_search_by_key(&at, |place| place.0) else {
             return Ok(None);
         };
-        let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let expected = self.chunk_bytes()?;
-        let decode = || {
-            let bytes = decode(&self.places[place].1)?;
-            if bytes.len() == expected {
-                Ok(Arc::new(bytes))
+        // Rows may be read again and again: a chunk is kept until others need its room.
+        let wanted = Wanted { chunk: at, elements: 0, of: 1 };
+        let size = self.chunk_bytes()?;
+        let decode = || self.checked(at, decode(&self.places[place].1));
+        self.kept.get_or_decode(wanted, size, decode).map(Some)
+    }
+
+    /// What was decoded, if it has the size of a chunk. Errors name the chunk.
+    pub(super) fn checked<B: AsRef<[u8]>>(&self, chunk: u64, decoded: Result<B>) -> Result<B> {
+        let check = |bytes: B| {
+            let (found, expected) = (bytes.as_ref().len(), self.chunk_bytes()?);
+            if found == expected {
+                Ok(bytes)
             } else {
-                Err(Error::input(format!("{} bytes where {expected} are due", bytes.len())))
+                Err(Error::input(format!("{found} bytes where {expected} are due")))
             }
         };
-        let decode = || decode().map_err(|error| damaged(at, error));
-        let mut kept = lock();
-        if let Some(found) = kept.iter().position(|chunk| chunk.0 == at) {
-            let chunk = kept.remove(found);
-            let bytes = chunk.1.clone();
-            kept.push(chunk);
-            return Ok(Some(bytes));
-        }
-        if expected <= KEPT_BYTES {
-            // Others may read meanwhile; two that need the same chunk decode it twice, which is cheap and rare.
-            drop(kept);
-            let bytes = decode()?;
-            let mut kept = lock();
-            kept.push((at, bytes.clone()));
-            let mut total: usize = kept.iter().map(|chunk| chunk.1.len()).sum();
-            while total > KEPT_BYTES && kept.len() > 1 {
-                total -= kept.remove(0).1.len();
-            }
-            Ok(Some(bytes))
-        } else {
-            // Large enough that two copies at once would hurt: everybody waits for this one.
-            kept.clear();
-            let bytes = decode()?;
-            kept.push((at, bytes.clone()));
-            Ok(Some(bytes))
-        }
+        decoded.and_then(check).map_err(|error| damaged(chunk, error))
     }
 }
 
@@ -225,6 +244,7 @@ fn damaged(chunk: u64, error: Error) -> Error {
 mod tests {
     use std::cell::Cell;
 
+    use super::super::kept::KEPT_BYTES;
     use super::*;
 
     fn place(number: u64) -> StoredChunk {
@@ -262,6 +282,25 @@ mod tests {
                 assert_eq!(chunks.read(start..end, &decode).unwrap(), expected, "rows {start}..{end}");
             }
         }
+    }
+
+    #[test]
+    fn a_range_is_cut_where_chunks_end() {
+        let found = [0, 7, 21].map(|at| (vec![at], place(at)));
+        let chunks = Chunks::new(&[25], &[7], 1, vec![0], found).unwrap();
+        let parts = |rows: Range<u64>| {
+            let parts = chunks.parts(rows).unwrap();
+            let fields = |p: ChunkPart<'_>| (p.wanted.chunk, p.rows, p.within, p.place.map(|place| place.address));
+            parts.map(fields).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            parts(5..25),
+            [(0, 5..7, 5..7, Some(0)), (1, 7..14, 0..7, Some(7)), (2, 14..21, 0..7, None), (3, 21..25, 0..4, Some(21))]
+        );
+        assert_eq!(parts(14..14), []);
+        assert_eq!(parts(8..9), [(1, 8..9, 1..2, Some(7))]);
+        let last = chunks.parts(22..25).unwrap().next().unwrap();
+        assert_eq!((last.wanted.elements, last.wanted.of), (3, 4));
     }
 
     #[test]

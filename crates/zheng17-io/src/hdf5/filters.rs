@@ -63,17 +63,38 @@ pub(crate) fn undo(filter: &Filter, stored: &[u8], element_size: usize, limit: u
     }
 }
 
+/// Decompresses zlib streams one after the other.
+pub(crate) struct Inflater(libdeflater::Decompressor);
+
+impl Default for Inflater {
+    fn default() -> Self {
+        Self(libdeflater::Decompressor::new())
+    }
+}
+
+impl Inflater {
+    /// Decompresses a stream of at most `limit` bytes into `out`, whatever it held.
+    pub(crate) fn inflate(&mut self, stored: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<()> {
+        // Deflate makes at most 1032 bytes out of one, so a header can't make us reserve more than the file deserves.
+        let room = limit.min(stored.len().saturating_mul(1032).saturating_add(64));
+        if room > out.capacity() {
+            // Fresh zeros cost nothing until they are overwritten.
+            *out = vec![0; room];
+        } else {
+            out.resize(room, 0);
+        }
+        let length =
+            self.0.zlib_decompress(stored, out).map_err(|error| Error::input("bad gzip data").with_source(error))?;
+        out.truncate(length);
+        Ok(())
+    }
+}
+
 /// Decompresses a zlib stream.
 pub(crate) fn inflate(stored: &[u8], limit: usize) -> Result<Vec<u8>> {
-    // Deflate makes at most 1032 bytes out of one, so a header can't make us reserve more than the file deserves.
-    let mut out = vec![0; limit.min(stored.len().saturating_mul(1032).saturating_add(64))];
-    match libdeflater::Decompressor::new().zlib_decompress(stored, &mut out) {
-        Ok(length) => {
-            out.truncate(length);
-            Ok(out)
-        }
-        Err(error) => Err(Error::input("bad gzip data").with_source(error)),
-    }
+    let mut out = Vec::new();
+    Inflater::default().inflate(stored, limit, &mut out)?;
+    Ok(out)
 }
 
 /// Puts the bytes of each element together again; bytes after the last whole element stay where they are.

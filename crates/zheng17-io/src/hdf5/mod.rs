@@ -5,11 +5,19 @@
 
 mod blosc;
 #[cfg(not(feature = "libhdf5"))]
+mod chunk_index;
+#[cfg(not(feature = "libhdf5"))]
 mod chunks;
 mod elements;
 mod filters;
+#[cfg(not(feature = "libhdf5"))]
+mod kept;
 #[cfg(feature = "libhdf5")]
 mod library;
+#[cfg(not(feature = "libhdf5"))]
+mod numbers;
+#[cfg(not(feature = "libhdf5"))]
+mod pipeline;
 #[cfg(not(feature = "libhdf5"))]
 mod pure;
 
@@ -17,9 +25,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use zheng17_core::{Error, Result};
+use zheng17_core::error::ResultExt as _;
+use zheng17_core::{Error, Result, Values};
 
 use crate::table::Numbers;
+use crate::values::{positions_as_u32, smallest};
 
 /// An open HDF5 file. Paths have no leading slash; the root group is the empty path.
 pub(crate) trait Hdf5File: Send + Sync {
@@ -54,9 +64,52 @@ pub(crate) trait Hdf5Dataset: Send + Sync {
     /// - Ranges that move forward decode each stored chunk about once, whatever their lengths.
     fn read(&self, rows: Range<u64>) -> Result<Array>;
 
+    /// Appends consecutive elements of a dataset with one dimension as indices. On an error `out` may have grown.
+    ///
+    /// # Behavior
+    /// - As [`Hdf5Dataset::read`]; several threads decode at the same time.
+    fn append_indices(&self, rows: Range<u64>, out: &mut Vec<u32>) -> Result<()> {
+        append_indices(self, rows, out)
+    }
+
+    /// Appends consecutive elements of a dataset with one dimension as values of the smallest kind that holds all of them
+    /// exactly. On an error `out` may have grown.
+    ///
+    /// # Behavior
+    /// - As [`Hdf5Dataset::append_indices`].
+    fn append_values(&self, rows: Range<u64>, out: &mut Values) -> Result<()> {
+        append_values(self, rows, out)
+    }
+
     /// An error if some of its values were never written, so that reading gives the fill value. Headers may claim any size;
     /// whoever collects what was read asks this first.
     fn check_written(&self) -> Result<()>;
+}
+
+/// Elements that are read at once where everything goes through an [`Array`]: bounds what a read holds besides its result.
+const PIECE: u64 = 1 << 18;
+
+/// A range cut into pieces of at most `length`.
+pub(crate) fn pieces(range: Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> {
+    let end = range.end;
+    (range.start..end).step_by(length as usize).map(move |start| start..end.min(start + length))
+}
+
+/// [`Hdf5Dataset::append_indices`] for every type and layout.
+fn append_indices<D: Hdf5Dataset + ?Sized>(dataset: &D, rows: Range<u64>, out: &mut Vec<u32>) -> Result<()> {
+    for piece in pieces(rows, PIECE) {
+        let start = piece.start;
+        out.extend(positions_as_u32(dataset.read(piece)?, start).at(|| &dataset.info().path)?);
+    }
+    Ok(())
+}
+
+/// [`Hdf5Dataset::append_values`] for every type and layout.
+fn append_values<D: Hdf5Dataset + ?Sized>(dataset: &D, rows: Range<u64>, out: &mut Values) -> Result<()> {
+    for piece in pieces(rows, PIECE) {
+        out.extend(smallest(dataset.read(piece)?).at(|| &dataset.info().path)?.as_ref());
+    }
+    Ok(())
 }
 
 /// Opens a file that has the HDF5 signature.

@@ -1,9 +1,11 @@
-//! HDF5 through the crate `hdf5-reader`, which needs no C library. The only file that names it.
+//! HDF5 through the crate `hdf5-reader`, which needs no C library. Only this file and `chunk_index` name it.
 //!
-//! It finds objects, attributes, chunks and texts in the heap; chunks are read, kept and decoded here, so that a range costs
-//! what it holds. It is laxer than libhdf5, so the length of the file is checked against what the superblock says.
+//! It finds objects, attributes, chunks and texts in the heap; chunks are read by position, kept and decoded by this crate, so
+//! that a range costs what it holds. It is laxer than libhdf5, so the length of the file is checked against what the superblock says.
 
+use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,16 +15,23 @@ use hdf5_reader::group::Group;
 use hdf5_reader::messages::HdfMessage;
 use hdf5_reader::messages::datatype::{Datatype, StringPadding, StringSize, VarLenKind};
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
-use hdf5_reader::messages::layout::{ChunkIndexing, DataLayout};
+use hdf5_reader::messages::layout::DataLayout;
 use hdf5_reader::messages::link::LinkTarget;
-use hdf5_reader::{ByteOrder, Dataset, FileStorage, FilterRegistry, Hdf5File as Reader, Storage as _, StorageBuffer};
+use hdf5_reader::{ByteOrder, Dataset, FileStorage, FilterRegistry, Hdf5File as Reader};
 use zheng17_core::error::ResultExt as _;
-use zheng17_core::{Error, Result};
+use zheng17_core::{Error, Result, Values};
 
-use super::chunks::{Chunks, StoredChunk};
+use super::chunk_index::find_chunks;
+use super::chunks::{ChunkPart, Chunks, StoredChunk};
 use super::elements::{Element, Field};
 use super::filters::{self, Filter};
-use super::{Array, Attribute, DatasetInfo, Hdf5Dataset, Hdf5File, NamedAttribute, NodeKind};
+use super::kept::{KEPT_BYTES, KeptChunks};
+use super::numbers::{self, StoredNumbers};
+use super::pipeline::{Pipeline, Scratch, ScratchPool};
+use super::{Array, Attribute, DatasetInfo, Hdf5Dataset, Hdf5File, NamedAttribute, NodeKind, pieces};
+
+/// Elements of a dataset without chunks or filters that are read at once.
+const PLAIN_PIECE: u64 = 1 << 16;
 
 /// An address that means "nowhere", in files with 8-byte addresses and fewer.
 fn is_nowhere(address: u64, offset_size: u8) -> bool {
@@ -50,20 +59,44 @@ fn is_missing(mut error: &ReaderError) -> bool {
 }
 
 pub(super) struct PureFile {
-    storage: Arc<FileStorage>,
+    bytes: Arc<FileBytes>,
     reader: Reader,
+}
+
+/// The bytes of a file by their positions.
+struct FileBytes {
+    file: File,
+    length: u64,
+    /// Where the addresses of the file count from.
+    base: u64,
+}
+
+impl FileBytes {
+    /// Replaces what `out` holds by the bytes at an address.
+    fn read(&self, address: u64, length: u64, out: &mut Vec<u8>) -> Result<()> {
+        let start = address.saturating_add(self.base);
+        let available = self.length.saturating_sub(start);
+        if length > available {
+            return Err(from_reader(ReaderError::UnexpectedEof { offset: start, needed: length, available }));
+        }
+        out.resize(length as usize, 0);
+        self.file.read_exact_at(out, start).map_err(|error| from_reader(ReaderError::Io(error)))
+    }
 }
 
 impl PureFile {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let storage = Arc::new(FileStorage::open(path).map_err(from_reader)?);
-        let length = storage.len();
-        let reader = Reader::from_storage(storage.clone()).map_err(from_reader)?;
+        let io = |error| from_reader(ReaderError::Io(error));
+        let file = File::open(path).map_err(io)?;
+        let length = file.metadata().map_err(io)?.len();
+        let storage = FileStorage::from_file(file.try_clone().map_err(io)?).map_err(from_reader)?;
+        let reader = Reader::from_storage(Arc::new(storage)).map_err(from_reader)?;
         let end = reader.superblock().eof_address;
         if !is_nowhere(end, reader.superblock().offset_size) && length < end {
             return Err(Error::input(format!("truncated: {length} of {end} bytes")));
         }
-        Ok(Self { storage, reader })
+        let base = reader.superblock().base_address;
+        Ok(Self { bytes: Arc::new(FileBytes { file, length, base }), reader })
     }
 
     fn group(&self, path: &str) -> Result<Group> {
@@ -190,15 +223,16 @@ enum Place {
 /// A dataset keeps the file open, but nothing that was parsed, unless its texts stand in the file's heap.
 struct PureDataset {
     info: DatasetInfo,
-    storage: Arc<FileStorage>,
-    /// Where the addresses of the file count from.
-    base: u64,
+    file: Arc<FileBytes>,
     heap: Option<Dataset>,
     element: Element,
     row_bytes: u64,
     place: Place,
-    filters: Vec<FilterDescription>,
+    pipeline: Pipeline,
     other_filters: FilterRegistry,
+    scratch: ScratchPool,
+    /// Chunks of numbers of which a part was wanted. A shuffle as in [`Pipeline::is_shuffled_first`] is left.
+    kept: KeptChunks,
 }
 
 impl PureDataset {
@@ -267,24 +301,30 @@ impl PureDataset {
             filters: filters.iter().map(|filter| filters::name(filter.id)).collect(),
         };
         Ok(Self {
-            storage: file.storage.clone(),
-            base: superblock.base_address,
+            file: file.bytes.clone(),
             heap: element.is_in_heap().then_some(dataset),
             row_bytes: n_bytes / info.n_rows().max(1),
             info,
             element,
             place,
-            filters,
+            pipeline: Pipeline::new(
+                filters.into_iter().map(|filter| Filter { id: filter.id, parameters: filter.client_data }).collect(),
+                element_size,
+            ),
             other_filters: FilterRegistry::new(),
+            scratch: ScratchPool::default(),
+            kept: KeptChunks::default(),
         })
     }
 
-    fn bytes(&self, rows: Range<u64>) -> Result<StorageBuffer> {
+    fn bytes(&self, rows: Range<u64>) -> Result<Vec<u8>> {
         let range = rows.start * self.row_bytes..rows.end * self.row_bytes;
-        let owned = match &self.place {
+        Ok(match &self.place {
             Place::Compact(data) => data[range.start as usize..range.end as usize].to_vec(),
             Place::Contiguous(address) => {
-                return self.fetch(address.saturating_add(range.start), range.end - range.start);
+                let mut bytes = Vec::new();
+                self.file.read(address.saturating_add(range.start), range.end - range.start, &mut bytes)?;
+                bytes
             }
             Place::Unwritten(fill) => {
                 let count = (range.end - range.start) / fill.len().max(1) as u64;
@@ -293,48 +333,111 @@ impl PureDataset {
                 }
                 fill.repeat(count as usize)
             }
-            Place::Chunked(chunks) => chunks.read(rows, &|chunk| self.decode_chunk(chunks, chunk))?,
-        };
-        Ok(StorageBuffer::from_vec(owned))
+            Place::Chunked(chunks) => chunks.read(rows, &|chunk| {
+                self.scratch.with(|scratch| {
+                    self.decode(chunks, chunk, false, scratch)?;
+                    Ok(std::mem::take(&mut scratch.undone))
+                })
+            })?,
+        })
     }
 
-    fn fetch(&self, address: u64, length: u64) -> Result<StorageBuffer> {
-        self.storage.read_range(address.saturating_add(self.base), length as usize).map_err(from_reader)
-    }
-
-    fn decode_chunk(&self, chunks: &Chunks, chunk: &StoredChunk) -> Result<Vec<u8>> {
+    /// Reads a chunk and undoes its filters, but with `leave_planes` not a shuffle that was applied first.
+    fn decode(&self, chunks: &Chunks, chunk: &StoredChunk, leave_planes: bool, scratch: &mut Scratch) -> Result<()> {
         let expected = chunks.chunk_bytes()?;
         let size = if chunk.size == 0 { expected as u64 } else { chunk.size };
-        let stored = self.fetch(chunk.address, size)?;
-        // The index of chunks has a checksum only in some layouts, and then the library does not look at it everywhere.
-        if self.filters.len() < 32 && chunk.filter_mask >> self.filters.len() != 0 {
-            return Err(Error::input("it leaves out filters that there are not"));
+        self.file.read(chunk.address, size, &mut scratch.stored)?;
+        self.pipeline.undo(chunk.filter_mask, expected, leave_planes, scratch, &|filter, bytes, limit| {
+            let description = FilterDescription { id: filter.id, name: None, client_data: filter.parameters.clone() };
+            self.other_filters.apply_with_limit(&description, bytes, self.element.size(), Some(limit)).map_err(
+                |error| match error {
+                    ReaderError::UnsupportedFilter(_) => {
+                        Error::unsupported(format!("{} can't be read by this program", filters::name(filter.id)))
+                    }
+                    error => from_reader(error),
+                },
+            )
+        })
+    }
+
+    /// Visits consecutive numbers as they are stored, each piece with the position of its first. `None` where the piece can't
+    /// be had so.
+    fn visit_numbers(&self, rows: Range<u64>, visit: &mut VisitNumbers<'_>) -> Result<()> {
+        let n_rows = self.info.n_rows();
+        if rows.start > rows.end || rows.end > n_rows {
+            return visit(rows, None);
         }
-        let mut undone: Option<Vec<u8>> = None;
-        for (at, description) in self.filters.iter().enumerate().rev() {
-            if at < 32 && chunk.filter_mask >> at & 1 == 1 {
-                continue;
+        match &self.place {
+            Place::Contiguous(address) if self.info.shape.len() == 1 => {
+                let first = address.saturating_add(rows.start * self.row_bytes);
+                self.scratch.with(|scratch| self.visit_plain(first, rows, scratch, visit))
             }
-            // What an earlier filter made may be a little larger than the chunk: a checksum, data that did not compress.
-            let limit = if at == 0 { expected } else { expected + expected / 8 + 4096 };
-            let filter = Filter { id: description.id, parameters: description.client_data.clone() };
-            let bytes = undone.as_deref().unwrap_or(&stored);
-            undone = Some(if filters::is_known(filter.id) {
-                filters::undo(&filter, bytes, self.element.size(), limit)?
-            } else {
-                self.other_filters.apply_with_limit(description, bytes, self.element.size(), Some(limit)).map_err(
-                    |error| match error {
-                        ReaderError::UnsupportedFilter(_) => {
-                            Error::unsupported(format!("{} can't be read by this program", filters::name(filter.id)))
-                        }
-                        error => from_reader(error),
-                    },
-                )?
-            });
+            Place::Chunked(chunks) => match chunks.parts(rows.clone()) {
+                Some(mut parts) => parts.try_for_each(|part| self.visit_part(chunks, part, visit)),
+                None => visit(rows, None),
+            },
+            _ => visit(rows, None),
         }
-        Ok(undone.unwrap_or_else(|| stored.to_vec()))
+    }
+
+    /// Visits numbers that stand in the file as they are, the first at an address.
+    fn visit_plain(
+        &self,
+        first: u64,
+        rows: Range<u64>,
+        scratch: &mut Scratch,
+        visit: &mut VisitNumbers<'_>,
+    ) -> Result<()> {
+        let size = self.element.size() as u64;
+        for piece in pieces(rows.clone(), PLAIN_PIECE) {
+            let n = piece.end - piece.start;
+            let address = first.saturating_add((piece.start - rows.start) * size);
+            self.file.read(address, n * size, &mut scratch.stored)?;
+            visit(piece, Some(StoredNumbers { bytes: &scratch.stored, shuffled: false, wanted: 0..n as usize }))?;
+        }
+        Ok(())
+    }
+
+    /// Visits the numbers of a part of a chunk. Chunks that are wanted whole are decoded in scratch memory and not kept.
+    fn visit_part(&self, chunks: &Chunks, part: ChunkPart<'_>, visit: &mut VisitNumbers<'_>) -> Result<()> {
+        let Some(place) = part.place else { return visit(part.rows, None) };
+        let mask = place.filter_mask;
+        let size = chunks.chunk_bytes()?;
+        if self.pipeline.is_plain(mask) && [0, size as u64].contains(&place.size) {
+            let first = place.address.saturating_add((part.within.start * self.element.size()) as u64);
+            return self.scratch.with(|scratch| self.visit_plain(first, part.rows, scratch, visit));
+        }
+        let shuffled = self.pipeline.is_shuffled_first(mask);
+        let decode = |scratch: &mut Scratch| {
+            let decoded = self.decode(chunks, place, true, scratch);
+            chunks.checked(part.wanted.chunk, decoded.map(|()| &scratch.undone)).map(|_| ())
+        };
+        let is_whole = part.wanted.elements == part.wanted.of && size <= KEPT_BYTES;
+        let kept = match self.kept.get(part.wanted) {
+            None if is_whole => None,
+            None => Some(self.kept.get_or_decode(part.wanted, size, || {
+                self.scratch.with(|scratch| {
+                    decode(scratch)?;
+                    Ok(std::mem::take(&mut scratch.undone))
+                })
+            })?),
+            kept => kept,
+        };
+        let mut visit_bytes = |bytes: &[u8]| {
+            visit(part.rows.clone(), Some(StoredNumbers { bytes, shuffled, wanted: part.within.clone() }))
+        };
+        match kept {
+            Some(bytes) => visit_bytes(&bytes),
+            None => self.scratch.with(|scratch| {
+                decode(scratch)?;
+                visit_bytes(&scratch.undone)
+            }),
+        }
     }
 }
+
+/// Takes a piece of numbers: their positions, and what is stored.
+type VisitNumbers<'a> = dyn FnMut(Range<u64>, Option<StoredNumbers<'_>>) -> Result<()> + 'a;
 
 impl Hdf5Dataset for PureDataset {
     fn info(&self) -> &DatasetInfo {
@@ -360,6 +463,22 @@ impl Hdf5Dataset for PureDataset {
         read().at(|| &self.info.path)
     }
 
+    fn append_indices(&self, rows: Range<u64>, out: &mut Vec<u32>) -> Result<()> {
+        self.visit_numbers(rows, &mut |rows, stored| match stored {
+            Some(stored) => numbers::append_indices(&stored, &self.element, rows.start, out),
+            None => super::append_indices(self, rows, out),
+        })
+        .at(|| &self.info.path)
+    }
+
+    fn append_values(&self, rows: Range<u64>, out: &mut Values) -> Result<()> {
+        self.visit_numbers(rows, &mut |rows, stored| match stored {
+            Some(stored) => numbers::append_values(&stored, &self.element, out),
+            None => super::append_values(self, rows, out),
+        })
+        .at(|| &self.info.path)
+    }
+
     fn check_written(&self) -> Result<()> {
         match &self.place {
             Place::Compact(_) | Place::Contiguous(_) => Ok(()),
@@ -369,95 +488,6 @@ impl Hdf5Dataset for PureDataset {
         }
         .at(|| &self.info.path)
     }
-}
-
-fn find_chunks(
-    reader: &Reader,
-    dataset: &Dataset,
-    address: u64,
-    dims: &[u32],
-    indexing: Option<&ChunkIndexing>,
-    element_size: usize,
-) -> Result<Vec<(Vec<u64>, StoredChunk)>, ReaderError> {
-    let storage = reader.storage();
-    let (offset_size, length_size) = (reader.superblock().offset_size, reader.superblock().length_size);
-    let shape = dataset.shape();
-    let n_dims = shape.len();
-    let found = match indexing {
-        None => {
-            let n_dims_32 = Some(n_dims as u32);
-            let leaves = hdf5_reader::btree_v1::collect_btree_v1_leaves_storage(
-                storage,
-                address,
-                offset_size,
-                length_size,
-                n_dims_32,
-                dims,
-                None,
-            )?;
-            let mut chunks = Vec::with_capacity(leaves.len());
-            for (key, address) in leaves {
-                let hdf5_reader::btree_v1::BTreeV1Key::RawData { chunk_size, filter_mask, mut offsets } = key else {
-                    return Err(ReaderError::InvalidData("the index of chunks holds something else".to_owned()));
-                };
-                offsets.truncate(n_dims);
-                chunks.push((offsets, StoredChunk { address, size: u64::from(chunk_size), filter_mask }));
-            }
-            return if chunks.iter().all(|chunk| chunk.0.len() == n_dims) {
-                Ok(chunks)
-            } else {
-                Err(ReaderError::InvalidData("the index of chunks has too few dimensions".to_owned()))
-            };
-        }
-        Some(ChunkIndexing::SingleChunk { filtered_size, filters }) => {
-            vec![hdf5_reader::chunk_index::single_chunk_entry(address, *filtered_size, *filters, n_dims)]
-        }
-        Some(ChunkIndexing::Implicit) => hdf5_reader::chunk_index::collect_implicit_chunk_entries(
-            address,
-            shape,
-            dims,
-            element_size,
-            None,
-            storage.len(),
-        )?,
-        Some(ChunkIndexing::FixedArray { .. }) => hdf5_reader::fixed_array::collect_fixed_array_chunk_entries_storage(
-            storage,
-            address,
-            offset_size,
-            length_size,
-            shape,
-            dims,
-            None,
-        )?,
-        Some(ChunkIndexing::ExtensibleArray { .. }) => {
-            hdf5_reader::extensible_array::collect_extensible_array_chunk_entries_storage(
-                storage,
-                address,
-                offset_size,
-                length_size,
-                shape,
-                dataset.max_dims(),
-                dims,
-                None,
-            )?
-        }
-        Some(ChunkIndexing::BTreeV2) => hdf5_reader::chunk_index::collect_v2_chunk_entries_storage(
-            storage,
-            address,
-            offset_size,
-            length_size,
-            n_dims as u32,
-            dims,
-            None,
-        )?,
-    };
-    Ok(found
-        .into_iter()
-        .filter(|chunk| chunk.offsets.len() == n_dims)
-        .map(|chunk| {
-            (chunk.offsets, StoredChunk { address: chunk.address, size: chunk.size, filter_mask: chunk.filter_mask })
-        })
-        .collect())
 }
 
 fn element(datatype: &Datatype, offset_size: u8) -> Element {
