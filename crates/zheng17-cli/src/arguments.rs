@@ -1,7 +1,9 @@
 //! What can be asked for on the command line. The help texts stand here.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use zheng17_core::recipe::{Components, RecipeVersion};
 use zheng17_io::dataset::{FeatureTypes, OpenOptions};
@@ -22,6 +24,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it in a process")]
 pub(crate) enum Command {
     Run(RunArguments),
     Inspect(InspectArguments),
@@ -78,6 +81,7 @@ impl MatrixArguments {
     zheng17 run cells.h5ad -o like-scanpy.h5ad --recipe-version scanpy-1.12\n\n\
     In Python, anndata.read_h5ad(\"processed.h5ad\") has the scaled genes in .X, components in\n\
     .obsm[\"X_pca\"], gene statistics in .var, and what was done in .uns[\"zheng17\"].")]
+#[allow(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct RunArguments {
     /// The counts: .h5ad, 10x .h5, a 10x folder, or .mtx with or without .gz
     pub(crate) input: PathBuf,
@@ -92,6 +96,9 @@ pub(crate) struct RunArguments {
     /// Also write a table with one row per gene of the input: total, mean, variance, dispersion, score, rank, selected
     #[arg(long, value_name = "FILE")]
     pub(crate) gene_table: Option<PathBuf>,
+    /// Show how the result came about: the steps, the passes over the cells, what was read and what was kept
+    #[arg(long)]
+    pub(crate) explain: bool,
     /// Replace existing outputs
     #[arg(short, long)]
     pub(crate) force: bool,
@@ -123,13 +130,49 @@ pub(crate) struct RecipeArguments {
     /// Compute this many principal components; without a number 50, or as many as there are
     #[arg(long, value_name = "K", num_args = 0..=1, default_missing_value = AS_USUAL, value_parser = components)]
     pub(crate) pca: Option<Components>,
-    /// Which backend computes; see `zheng17 backends`
-    #[arg(long, value_name = "NAME", default_value = zheng17::DEFAULT_BACKEND)]
+    #[command(flatten)]
+    pub(crate) resources: ResourceArguments,
+}
+
+/// What a run may use.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Resources; none of them changes a result")]
+pub(crate) struct ResourceArguments {
+    /// Which backend computes: auto, or one that `zheng17 backends` lists; auto holds the matrix in memory if it fits
+    #[arg(long, value_name = "NAME", default_value = zheng17::AUTO)]
     pub(crate) backend: String,
     /// How many threads a backend may use, up to 1024; all processors if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(crate) threads: Option<u64>,
+    /// How much memory to stay within, such as 2GiB or 500MB; a quarter of the machine's if not given
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    pub(crate) memory: Option<u64>,
+    /// Where to put what memory has no room for; the system's folder for temporary files if not given
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) tmp: Option<PathBuf>,
+    /// How many cells are worked on at a time; chosen by file and memory if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) chunk_rows: Option<NonZeroUsize>,
 }
+
+impl Default for ResourceArguments {
+    fn default() -> Self {
+        Self { backend: zheng17::AUTO.to_owned(), threads: None, memory: None, tmp: None, chunk_rows: None }
+    }
+}
+
+/// A size with or without a unit.
+fn memory(text: &str) -> Result<u64, String> {
+    let size: ByteSize =
+        text.parse().map_err(|_| "it must be a number with a unit, such as 2GiB or 500MB".to_owned())?;
+    if size.as_u64() < SMALLEST_MEMORY {
+        return Err(format!("{size} is less than the program itself needs; give at least 32MiB"));
+    }
+    Ok(size.as_u64())
+}
+
+/// Less than this does not hold the program and the names of a small file.
+const SMALLEST_MEMORY: u64 = 32 << 20;
 
 /// What `--pca` without a number stands for.
 const AS_USUAL: &str = "auto";

@@ -7,7 +7,7 @@ use zheng17_core::{AnyBackend, Context, Result};
 use zheng17_io::dataset::OpenOptions;
 use zheng17_simulate::{N_TYPES, Parameters, Simulation};
 
-use crate::arguments::{DemoArguments, WriteX};
+use crate::arguments::{DemoArguments, ResourceArguments, WriteX};
 use crate::run::{self, Job};
 use crate::simulate;
 use crate::terminal::{count, say};
@@ -25,7 +25,7 @@ const COMPONENTS_LOOKED_AT: usize = 10;
 /// # Errors
 /// Those of simulating and of running.
 pub(crate) fn demo(arguments: &DemoArguments) -> Result<()> {
-    let ctx = run::context(None, arguments.quiet)?;
+    let ctx = run::context(&ResourceArguments::default(), arguments.quiet)?;
     let parameters = Parameters { n_cells: arguments.cells, n_genes: N_GENES, seed: 0 };
     say(&format!("Simulating {} cells of {N_TYPES} types into {COUNTS} …\n", count(arguments.cells)))?;
     simulate::write(Path::new(COUNTS), parameters, true, &ctx)?;
@@ -34,8 +34,9 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<()> {
         input: Path::new(COUNTS),
         options: OpenOptions::default(),
         params: Params { components: Some(Components::DEFAULT), ..Params::default() },
-        backend: zheng17::DEFAULT_BACKEND,
+        backend: zheng17::AUTO,
         output: Path::new(RESULT),
+        explain: false,
         write_x: WriteX::Scaled,
         gene_table: None,
         force: true,

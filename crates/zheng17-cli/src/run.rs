@@ -8,12 +8,13 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use zheng17::Choice;
 use zheng17_core::recipe::{self, Outcome, Params, RecipeVersion};
 use zheng17_core::{AnyBackend, Context, Error, Result, SparseBackend};
 use zheng17_io::dataset::{Dataset, OpenOptions};
 use zheng17_io::write::{self, Compression, CreateOptions, TemporaryFile};
 
-use crate::arguments::{RunArguments, WriteX};
+use crate::arguments::{ResourceArguments, RunArguments, WriteX};
 use crate::terminal::{self, bytes, complain, count, peak_memory, say, seconds};
 use crate::{gene_table, result_file};
 
@@ -34,13 +35,14 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<()> {
             max_value: recipe.max_value,
             components: recipe.pca,
         },
-        backend: &recipe.backend,
+        backend: &recipe.resources.backend,
         output: &arguments.output,
+        explain: arguments.explain,
         write_x: arguments.write_x,
         gene_table: arguments.gene_table.as_deref(),
         force: arguments.force,
     };
-    let finished = job.execute(&context(recipe.threads, arguments.quiet || arguments.json)?)?;
+    let finished = job.execute(&context(&recipe.resources, arguments.quiet || arguments.json)?)?;
     if arguments.json {
         return say(&format!("{:#}\n", finished.as_json(&job)));
     }
@@ -61,10 +63,20 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<()> {
 ///
 /// # Errors
 /// [`ErrorKind::System`](zheng17_core::ErrorKind::System) if the system refuses to tell of signals.
-pub(crate) fn context(threads: Option<u64>, quiet: bool) -> Result<Context> {
-    let mut ctx =
-        Context { cancel: terminal::stop_on_signals()?, progress: terminal::progress(quiet), ..Context::default() };
-    let asked = threads.and_then(|threads| NonZeroUsize::new(usize::try_from(threads).ok()?));
+pub(crate) fn context(resources: &ResourceArguments, quiet: bool) -> Result<Context> {
+    let spill_folder = resources.tmp.clone().unwrap_or_else(std::env::temp_dir);
+    if !spill_folder.is_dir() {
+        return Err(Error::usage("there is no such folder for temporary files").at(spill_folder.display()));
+    }
+    let mut ctx = Context {
+        memory: resources.memory,
+        spill_folder: Some(spill_folder),
+        chunk_rows: resources.chunk_rows,
+        cancel: terminal::stop_on_signals()?,
+        progress: terminal::progress(quiet),
+        ..Context::default()
+    };
+    let asked = resources.threads.and_then(|threads| NonZeroUsize::new(usize::try_from(threads).ok()?));
     if let Some(threads) = asked.or_else(|| available_parallelism().ok()) {
         ctx.threads = threads;
     }
@@ -78,6 +90,8 @@ pub(crate) struct Job<'a> {
     pub(crate) params: Params,
     pub(crate) backend: &'a str,
     pub(crate) output: &'a Path,
+    /// Whether to say how the matrix of the result came about.
+    pub(crate) explain: bool,
     pub(crate) write_x: WriteX,
     pub(crate) gene_table: Option<&'a Path>,
     pub(crate) force: bool,
@@ -93,8 +107,11 @@ impl Job<'_> {
         let inputs = [self.input.to_owned()];
         self.params.check()?;
         self.check_outputs(&inputs)?;
-        let backend = zheng17::registry()?.create(self.backend)?;
+        if self.backend != zheng17::AUTO {
+            zheng17::registry()?.find(self.backend)?;
+        }
         let dataset = zheng17_io::open(self.input, &self.options)?;
+        let Choice { backend, reason } = zheng17::choose(self.backend, &dataset.source, ctx)?;
         let backend_name = backend.capabilities().name.clone();
         let outcome = recipe::run(Arc::new(backend), Arc::clone(&dataset.source), &self.params, ctx)?;
 
@@ -115,7 +132,7 @@ impl Job<'_> {
         if let Some(file) = table {
             file.finish()?;
         }
-        Ok(Finished { dataset, outcome, backend: backend_name, notes, time: started.elapsed() })
+        Ok(Finished { dataset, outcome, backend: backend_name, reason, notes, time: started.elapsed() })
     }
 
     /// Before any work: whether the outputs could be written at all.
@@ -144,6 +161,8 @@ pub(crate) struct Finished {
     pub(crate) dataset: Dataset,
     pub(crate) outcome: Outcome<AnyBackend>,
     backend: String,
+    /// Why it is this backend, if nobody asked for it.
+    reason: Option<String>,
     notes: Vec<String>,
     time: Duration,
 }
@@ -174,7 +193,9 @@ impl Finished {
             let share = 100.0 * pca.variance_ratios.iter().sum::<f64>();
             line("components", format!("{}, with {share:.1} % of the variance", pca.n_components));
         }
-        line("recipe", format!("{}, backend {}", result.params.version.name, self.backend));
+        line("recipe", result.params.version.name.to_owned());
+        let reason = self.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+        line("backend", format!("{}{reason}", self.backend));
         line("time", seconds(self.time));
         if let Some(peak) = peak_memory() {
             line("peak memory", bytes(peak));
@@ -182,6 +203,10 @@ impl Finished {
         line("output", job.output.display().to_string());
         if let Some(path) = job.gene_table {
             line("gene table", path.display().to_string());
+        }
+        if let Some(explanation) = self.outcome.explain().filter(|_| job.explain) {
+            text.push('\n');
+            text.push_str(&explanation);
         }
         text
     }
@@ -195,6 +220,7 @@ impl Finished {
             "gene_table": job.gene_table.map(|path| path.display().to_string()),
             "recipe_version": result.params.version.name,
             "backend": self.backend,
+            "backend_reason": self.reason,
             "n_cells": result.shape.n_cells,
             "n_kept_cells": result.cells.len(),
             "n_genes": result.shape.n_genes,
@@ -204,6 +230,7 @@ impl Finished {
             "hvg_target_sum": result.hvg_target_sum,
             "n_components": result.pca.as_ref().map(|pca| pca.n_components),
             "summary_sha256": result.digest,
+            "explanation": self.outcome.explain().filter(|_| job.explain),
             "seconds": self.time.as_secs_f64(),
             "peak_memory_bytes": peak_memory(),
             "warnings": result_file::warnings(&self.dataset, result),

@@ -101,10 +101,47 @@ fn simulated_files_hold_the_same_counts_in_both_formats() {
 }
 
 #[test]
+fn memory_chunks_and_backends_change_no_bit() {
+    let folder = with_counts();
+    let bytes = |options: &str| {
+        let said = run_well(folder.path(), &format!("run counts.h5ad -o out.h5ad -f --top-genes 50 --pca 7 {options}"));
+        (fs::read(folder.path().join("out.h5ad")).expect("the output"), said)
+    };
+    let (lazy, _) = bytes("--backend lazy");
+    for options in
+        ["--memory 64MiB --chunk-rows 7 --threads 3", "--chunk-rows 1 --threads 1", "--memory 100MB --threads 8"]
+    {
+        assert!(bytes(&format!("--backend lazy {options}")).0 == lazy, "{options}");
+    }
+    let (auto, said) = bytes("");
+    assert!(said.contains("rayon: about "), "{said}");
+    // The record names the backend; nothing else differs.
+    assert_eq!(auto.len(), lazy.len());
+    let differing = auto.iter().zip(&lazy).filter(|(a, b)| a != b).count();
+    assert!(differing <= "rayon".len() + 2, "{differing} bytes differ");
+    let (_, said) = bytes("--backend lazy --explain");
+    for part in
+        ["50 selected genes: 120 cells x 50 genes", "pass 1: totals and moments of 3000 genes; 120 cells", "memory: "]
+    {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+}
+
+#[test]
+fn too_little_memory_and_wrong_folders_are_refused() {
+    let folder = with_counts();
+    let refused = |options: &str| run_badly(folder.path(), &format!("run counts.h5ad -o out.h5ad {options}"), 2);
+    assert!(refused("--tmp nowhere").contains("no such folder"));
+    let little = refused("--backend lazy --memory 32MiB --chunk-rows 100000 --threads 64");
+    assert!(little.contains("MiB would be enough"), "{little}");
+    assert_eq!(names(folder.path()), ["counts.h5ad"]);
+}
+
+#[test]
 fn a_run_writes_what_it_says() {
     let folder = with_counts();
     let said = run_well(folder.path(), "run counts.h5ad -o out.h5ad --top-genes 50 --pca 7 --gene-table genes.tsv");
-    for part in ["counts.h5ad (AnnData h5ad)", "120", "3,000, ", "50 selected", "7, with ", "exact, backend "] {
+    for part in ["counts.h5ad (AnnData h5ad)", "120", "3,000, ", "50 selected", "7, with ", "exact", "rayon: about "] {
         assert!(said.contains(part), "{part} is not in {said}");
     }
     assert_eq!(names(folder.path()), ["counts.h5ad", "genes.tsv", "out.h5ad"]);

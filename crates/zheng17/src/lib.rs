@@ -13,6 +13,9 @@
 //! # }
 //! ```
 
+mod choose;
+
+pub use choose::{AUTO, Choice, choose};
 pub use zheng17_core as core;
 pub use zheng17_core::recipe::{self, Components, Outcome, Params, RecipeResult, RecipeVersion};
 pub use zheng17_core::{AnyBackend, Capabilities, Context, Error, ErrorKind, Result, SparseBackend};
@@ -20,7 +23,7 @@ pub use zheng17_io as io;
 
 use zheng17_core::backend::Registry;
 
-/// The backend that is used where none is asked for.
+/// The backend that holds the matrix in memory, and the one to use where there is no choice.
 pub const DEFAULT_BACKEND: &str = if cfg!(feature = "rayon") { "rayon" } else { "serial" };
 
 /// All backends of this build.
@@ -31,6 +34,8 @@ pub fn registry() -> Result<Registry> {
     let mut registry = Registry::default();
     #[cfg(feature = "rayon")]
     zheng17_rayon::register(&mut registry)?;
+    #[cfg(feature = "lazy")]
+    zheng17_lazy::register(&mut registry)?;
     zheng17_serial::register(&mut registry)?;
     Ok(registry)
 }
@@ -41,10 +46,14 @@ mod tests {
     fn backends_of_this_feature_set() {
         let registry = super::registry().expect("no two backends have one name");
         let names: Vec<&str> = registry.entries().iter().map(|entry| entry.capabilities.name.as_str()).collect();
-        let mut expected = vec!["serial"];
+        let mut expected = Vec::new();
         if cfg!(feature = "rayon") {
-            expected.insert(0, "rayon");
+            expected.push("rayon");
         }
+        if cfg!(feature = "lazy") {
+            expected.push("lazy");
+        }
+        expected.push("serial");
         assert_eq!(names, expected);
         assert_eq!(names[0], super::DEFAULT_BACKEND);
     }

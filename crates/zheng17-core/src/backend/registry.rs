@@ -45,8 +45,16 @@ impl Registry {
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind::Usage), listing the names there are; those of making it.
     pub fn create(&self, name: &str) -> Result<AnyBackend> {
+        (self.find(name)?.create)()
+    }
+
+    /// The entry of this name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](crate::ErrorKind::Usage), listing the names there are.
+    pub fn find(&self, name: &str) -> Result<&BackendEntry> {
         if let Some(entry) = self.entries.iter().find(|entry| entry.capabilities.name == name) {
-            return (entry.create)();
+            return Ok(entry);
         }
         let names: Vec<&str> = self.entries.iter().map(|entry| entry.capabilities.name.as_str()).collect();
         Err(Error::usage(format!("there is no backend \"{name}\"; there is {}", names.join(", "))))

@@ -49,6 +49,11 @@ impl<B: SparseBackend> Outcome<B> {
         })
     }
 
+    /// How the matrix of selected genes came about and what was done with it, for people. See [`SparseBackend::explain`].
+    pub fn explain(&self) -> Option<String> {
+        self.backend.explain(&self.matrix)
+    }
+
     /// Hands on the scores of all cells on the principal components: rows of cells × components, in cell order.
     ///
     /// # Errors

@@ -1,0 +1,188 @@
+//! How much memory a run may use and what it goes to: chunks on their way, sums, results, and what is left to keep chunks in.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System, get_current_pid};
+use zheng17_core::{Error, Result, Shape};
+
+/// Entries of a chunk that keep a worker busy for a few milliseconds; more only cost memory.
+const USUAL_CHUNK_ENTRIES: u64 = 1 << 20;
+
+/// The share of the memory that chunks on their way may take.
+const SHARE_ON_THEIR_WAY: u64 = 4;
+
+/// Bytes of an entry on its way: as it was read, with the slack of growing vectors, as it is kept, and its selected part.
+const BYTES_ON_ITS_WAY: u64 = 24;
+
+/// Bytes that a reader needs besides: compressed and decompressed chunks of the file.
+const READER_BYTES: u64 = 4 << 20;
+
+/// Bytes of a cell in totals and results.
+const BYTES_OF_A_CELL: u64 = 96;
+
+/// Bytes of a gene in summaries, once for each worker and twice more.
+const BYTES_OF_A_GENE: u64 = 96;
+
+/// Genes that are selected, as long as nobody knows.
+const USUAL_SELECTED: u64 = 1000;
+
+/// Matrices of selected genes × selected genes that PCA needs besides one for each worker.
+const PCA_MATRICES: u64 = 6;
+
+/// Entries per cell over genes where a source doesn't tell: more than most assays have.
+const USUAL_DENSITY: f64 = 0.1;
+
+/// What the memory of a run goes to, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// What the process should stay within.
+    pub limit: u64,
+    /// What the process had already: names of cells and genes, the program itself.
+    pub resident: u64,
+    /// Rows per chunk.
+    pub chunk_rows: usize,
+    /// Chunks on their way, sums and results.
+    pub working: u64,
+    /// What is left to keep chunks in.
+    pub kept: u64,
+}
+
+impl MemoryPlan {
+    /// A plan for a matrix of a shape with so many entries, if known, that `threads` workers go through.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) if the limit is too small for even the smallest chunks, naming what
+    /// would be enough.
+    pub fn new(
+        shape: Shape,
+        n_entries: Option<u64>,
+        threads: usize,
+        limit: u64,
+        resident: u64,
+        chunk_rows: Option<NonZeroUsize>,
+    ) -> Result<Self> {
+        let (n_cells, n_genes) = (shape.n_cells as u64, shape.n_genes as u64);
+        let threads = threads as u64;
+        let n_entries = n_entries.unwrap_or((n_cells as f64 * n_genes as f64 * USUAL_DENSITY) as u64);
+        let row_entries = n_entries.div_ceil(n_cells.max(1)).max(1);
+        let chunk_rows = chunk_rows.map_or_else(
+            || {
+                let on_their_way = limit.saturating_sub(resident) / SHARE_ON_THEIR_WAY / threads;
+                let entries = (on_their_way / BYTES_ON_ITS_WAY).min(USUAL_CHUNK_ENTRIES);
+                // Powers of two up to the rows that PCA sums at once, so that its blocks are made of whole chunks.
+                let rows = (entries / row_entries).clamp(16, zheng17_core::backend::GRAM_BLOCK as u64);
+                1_usize << rows.ilog2()
+            },
+            NonZeroUsize::get,
+        );
+        let chunk = (chunk_rows as u64).min(n_cells).saturating_mul(row_entries);
+        let selected = n_genes.min(USUAL_SELECTED);
+        let working = threads * (chunk * BYTES_ON_ITS_WAY + READER_BYTES)
+            + (threads + 2) * n_genes * BYTES_OF_A_GENE
+            + n_cells * BYTES_OF_A_CELL;
+        let components = (threads + PCA_MATRICES) * selected * selected * 8;
+        let needed = resident + working;
+        if needed > limit {
+            let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+            return Err(Error::usage(format!(
+                "{} MiB of memory are too little for {n_cells} cells x {n_genes} genes in chunks of {chunk_rows} cells by \
+                 {threads} threads; {} MiB would be enough",
+                limit >> 20,
+                mib(needed)
+            )));
+        }
+        // Fewer genes may be selected, or no components asked for, so that is no reason to refuse.
+        Ok(Self { limit, resident, chunk_rows, working, kept: (limit - needed).saturating_sub(components) })
+    }
+}
+
+/// What is used where the system doesn't tell how much there is.
+const UNKNOWN_MEMORY: u64 = 2 << 30;
+
+/// A quarter of the memory that this process can have: of the machine's, or of its control group's if that is less.
+pub fn default_memory() -> u64 {
+    let Ok(mut system) = System::new() else { return UNKNOWN_MEMORY };
+    system.refresh_memory();
+    let group = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+    system.total_memory().min(group) / 4
+}
+
+/// The memory that this process has now, in bytes; 0 where the system doesn't tell.
+pub fn resident_memory() -> u64 {
+    let Ok(own) = get_current_pid() else { return 0 };
+    let Ok(mut system) = System::new() else { return 0 };
+    system.refresh_processes_specifics(
+        ProcessesToUpdate::Some(&[own]),
+        false,
+        ProcessRefreshKind::nothing().with_memory(),
+    );
+    system.process(own).map_or(0, sysinfo::Process::memory)
+}
+
+/// Bytes that may be kept, and how many are.
+pub(crate) struct Budget {
+    limit: u64,
+    used: AtomicU64,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { limit, used: AtomicU64::new(0) }
+    }
+
+    /// Takes so many bytes as long as no more than `limit`, or all there is, are used; says whether it did.
+    pub(crate) fn take(&self, bytes: u64, limit: u64) -> bool {
+        let limit = limit.min(self.limit);
+        let grown = |used: u64| used.checked_add(bytes).filter(|&used| used <= limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok()
+    }
+
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { n_cells: 1_300_000, n_genes: 28_000 };
+
+    #[test]
+    fn chunks_fit_the_memory_and_are_powers_of_two() {
+        for (gib, rows) in [(1, 512), (4, 512), (20, 512)] {
+            let plan = MemoryPlan::new(SHAPE, Some(2_600_000_000), 2, gib << 30, 100 << 20, None).expect("enough");
+            assert_eq!(plan.chunk_rows, rows, "{gib} GiB");
+            assert!(plan.kept + plan.working + plan.resident <= gib << 30);
+        }
+    }
+
+    #[test]
+    fn too_little_memory_is_refused_with_what_would_do() {
+        let error = MemoryPlan::new(SHAPE, Some(2_600_000_000), 2, 64 << 20, 50 << 20, None).expect_err("too little");
+        assert!(error.to_string().contains("MiB would be enough"), "{error}");
+        assert_eq!(error.kind(), zheng17_core::ErrorKind::Usage);
+    }
+
+    #[test]
+    fn the_budget_is_never_exceeded() {
+        let budget = Budget::new(100);
+        assert!(budget.take(60, u64::MAX));
+        assert!(!budget.take(41, u64::MAX));
+        assert!(!budget.take(10, 65), "over the limit of one");
+        assert!(budget.take(40, u64::MAX));
+        budget.give_back(100);
+        assert!(budget.take(100, u64::MAX));
+    }
+
+    #[test]
+    fn the_machine_tells_of_its_memory() {
+        assert!(default_memory() > 16 << 20);
+        assert!(resident_memory() > 1 << 20);
+    }
+}
