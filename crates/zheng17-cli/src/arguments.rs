@@ -62,6 +62,7 @@ impl MatrixArguments {
                 Some(name) if name == "all" => FeatureTypes::All,
                 Some(name) => FeatureTypes::Named(name.clone()),
             },
+            memory: None,
         }
     }
 }

@@ -19,6 +19,19 @@ pub struct OpenOptions {
     pub genome: Option<String>,
     /// 10x: which kinds of features count as genes.
     pub feature_types: FeatureTypes,
+    /// Bytes that cells of a matrix may take which is stored by genes (CSC), for reading them means to convert it; 1 GiB if
+    /// nobody says. Where that is too little for all cells they are converted a part at a time, with a pass over the file for
+    /// each. Never changes a value.
+    pub memory: Option<u64>,
+}
+
+/// The default of [`OpenOptions::memory`].
+const DEFAULT_MEMORY: u64 = 1 << 30;
+
+impl OpenOptions {
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory.unwrap_or(DEFAULT_MEMORY)
+    }
 }
 
 /// Which kinds of features of a 10x file count as genes.

@@ -21,7 +21,7 @@ pub(crate) fn open(opened: Opened<'_>, options: &OpenOptions) -> Result<Dataset>
     let obs = read_frame(file, "obs", stored.shape.n_cells, &mut notes)?;
     let var = read_frame(file, &var, stored.shape.n_genes, &mut notes)?;
     let names = Names { file: opened.name(), cells: NameList::new(&obs.index), genes: NameList::new(&var.index) };
-    let matrix = stored.open(file, names)?;
+    let matrix = stored.open(file, names, options.memory())?;
     notes.extend(matrix.notes);
     Ok(Dataset {
         path: opened.path.to_owned(),

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use zheng17_core::error::ResultExt as _;
 use zheng17_core::matrix::{GeneMap, ValueKind, check_row_pointers};
-use zheng17_core::source::MemorySource;
 use zheng17_core::{ChunkSource, CsrBuffer, Error, Result, Shape, Values};
 
+use crate::by_genes::SparseColumns;
 use crate::dataset::{Layout, MatrixInfo};
 use crate::hdf5::{DatasetInfo, Hdf5Dataset, Hdf5File, pieces};
 use crate::values::smallest;
 
 /// Entries, or dense values, that are read at once: bounds what a read holds besides its result.
-const PIECE: u64 = 1 << 18;
+pub(crate) const PIECE: u64 = 1 << 18;
 
 /// Room for so many entries is made before any is read; more only as they come, for a header may claim any number.
 const RESERVED: usize = 1 << 22;
@@ -58,14 +58,10 @@ impl NameList {
         list
     }
 
-    fn get(&self, at: usize) -> Option<String> {
+    pub(crate) fn get(&self, at: usize) -> Option<String> {
         let end = *self.ends.get(at)?;
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
         Some(self.text[start..end].to_owned())
-    }
-
-    fn all(&self) -> Vec<String> {
-        (0..self.ends.len()).filter_map(|at| self.get(at)).collect()
     }
 }
 
@@ -78,10 +74,11 @@ pub(crate) struct OpenMatrix {
 
 impl StoredMatrix {
     /// Makes a source of cells of it. Errors name the dataset; the source's own errors name the file as well.
-    pub(crate) fn open(self, file: &dyn Hdf5File, names: Names) -> Result<OpenMatrix> {
+    /// `memory` is how many bytes a matrix that is stored by genes may take in rows of cells.
+    pub(crate) fn open(self, file: &dyn Hdf5File, names: Names, memory: u64) -> Result<OpenMatrix> {
         match self.layout {
             Layout::Dense => self.open_dense(file, names),
-            Layout::Csc => self.open_by_genes(file, &names),
+            Layout::Csc => self.open_by_genes(file, names, memory),
             Layout::Csr | Layout::Coordinate => self.open_by_cells(file, None, names),
         }
     }
@@ -116,18 +113,23 @@ impl StoredMatrix {
         Ok(OpenMatrix { source: Arc::new(source), info: parts.info, notes: parts.notes })
     }
 
-    fn open_by_genes(self, file: &dyn Hdf5File, names: &Names) -> Result<OpenMatrix> {
+    fn open_by_genes(self, file: &dyn Hdf5File, names: Names, memory: u64) -> Result<OpenMatrix> {
         let mut parts = self.open_parts(file, self.shape.n_genes)?;
-        let location = self.location;
-        let n_entries = parts.entries.data.info().n_rows();
+        let Self { location, shape, .. } = self;
+        let SparseParts { entries, indptr, info, .. } = parts;
+        let n_entries = entries.data.info().n_rows();
+        let source =
+            SparseColumns { entries, indptr, location, shape, names, memory, bands: crate::by_genes::Bands::default() };
+        let how = if source.fits() {
+            "once".to_owned()
+        } else {
+            format!("a part at a time within {} MB, each with a pass over the file", memory.div_ceil(1_000_000))
+        };
         parts.notes.push(format!(
-            "{location} is stored by genes (CSC); its {n_entries} entries were converted to rows of cells in memory."
+            "{} is stored by genes (CSC); reading cells converts its {n_entries} entries to rows in memory, {how}.",
+            source.location
         ));
-        let matrix = parts.entries.rows_from_columns(&parts.indptr, self.shape)?;
-        let mut source = MemorySource::new(matrix, format!("{}: {location}", names.file))?;
-        source.cell_names = names.cells.all();
-        source.gene_names = names.genes.all();
-        Ok(OpenMatrix { source: Arc::new(source), info: parts.info, notes: parts.notes })
+        Ok(OpenMatrix { source: Arc::new(source), info, notes: parts.notes })
     }
 
     /// Opens the three arrays of a sparse matrix of so many rows or columns, and checks their lengths and the pointers.
@@ -190,9 +192,9 @@ fn large_chunks(info: &DatasetInfo) -> Option<String> {
 }
 
 /// The values and minor indices of a sparse matrix.
-struct Entries {
-    data: Arc<dyn Hdf5Dataset>,
-    indices: Arc<dyn Hdf5Dataset>,
+pub(crate) struct Entries {
+    pub(crate) data: Arc<dyn Hdf5Dataset>,
+    pub(crate) indices: Arc<dyn Hdf5Dataset>,
 }
 
 impl Entries {
@@ -208,53 +210,16 @@ impl Entries {
         Ok(values)
     }
 
-    /// Transposes by counting: one pass over the indices for the sizes of rows, one over everything to put it there.
-    fn rows_from_columns(&self, indptr: &[u64], shape: Shape) -> Result<CsrBuffer> {
-        let n_entries = indptr[shape.n_genes];
-        let column_of = |entry: u64, column: &mut usize| {
-            while indptr[*column + 1] <= entry {
-                *column += 1;
-            }
-            *column
-        };
-        let mut row_ends = vec![0_u64; shape.n_cells + 1];
-        for piece in pieces(0..n_entries, PIECE) {
-            for (entry, cell) in piece.clone().zip(self.indices(piece)?) {
-                let Some(count) = row_ends.get_mut(cell as usize + 1) else {
-                    return Err(Error::input(format!(
-                        "column {}: row index {cell}, but there are only {} cells",
-                        column_of(entry, &mut 0),
-                        shape.n_cells
-                    ))
-                    .at(&self.indices.info().path));
-                };
-                *count += 1;
-            }
-        }
-        for row in 0..shape.n_cells {
-            row_ends[row + 1] += row_ends[row];
-        }
-        let mut next = row_ends.clone();
-        let mut indices = vec![0_u32; n_entries as usize];
-        let mut values = Values::F32(vec![0.0; n_entries as usize]);
-        let mut column = 0;
-        for piece in pieces(0..n_entries, PIECE) {
-            let read = self.values(piece.clone())?;
-            if read.kind() == ValueKind::F64 {
-                values.widen();
-            }
-            let read = read.as_ref();
-            for (at, (entry, cell)) in piece.clone().zip(self.indices(piece)?).enumerate() {
-                let to = next[cell as usize] as usize;
-                next[cell as usize] += 1;
-                indices[to] = column_of(entry, &mut column) as u32;
-                match &mut values {
-                    Values::F32(values) => values[to] = read.get(at) as f32,
-                    Values::F64(values) => values[to] = read.get(at),
-                }
-            }
-        }
-        Ok(CsrBuffer { first_cell: 0, n_genes: shape.n_genes, indptr: row_ends, indices, values })
+    /// Appends the rows, or columns, between these pointers as they are stored.
+    pub(crate) fn append_rows(&self, pointers: &[u64], out: &mut CsrBuffer) -> Result<()> {
+        let (Some(&start), Some(&end)) = (pointers.first(), pointers.last()) else { return Ok(()) };
+        let room = ((end - start) as usize).min(RESERVED);
+        out.indices.try_reserve_exact(room).map_err(no_room)?;
+        out.values.try_reserve_exact(room).map_err(no_room)?;
+        self.indices.append_indices(start..end, &mut out.indices)?;
+        self.data.append_values(start..end, &mut out.values)?;
+        out.indptr.extend(pointers[1..].iter().map(|&pointer| pointer - start));
+        Ok(())
     }
 }
 
@@ -278,13 +243,7 @@ impl SparseRows {
         let pointers = &self.indptr[cells.start..=cells.end];
         let (start, end) = (pointers[0], pointers[cells.len()]);
         let Some(map) = &self.columns else {
-            let room = ((end - start) as usize).min(RESERVED);
-            out.indices.try_reserve_exact(room).map_err(no_room)?;
-            out.values.try_reserve_exact(room).map_err(no_room)?;
-            self.entries.indices.append_indices(start..end, &mut out.indices)?;
-            self.entries.data.append_values(start..end, &mut out.values)?;
-            out.indptr.extend(pointers[1..].iter().map(|&pointer| pointer - start));
-            return Ok(());
+            return self.entries.append_rows(pointers, out);
         };
         for piece in pieces(start..end, PIECE) {
             let indices = self.entries.indices(piece.clone())?;
@@ -349,7 +308,7 @@ impl ChunkSource for SparseRows {
         if self.columns.is_some() { None } else { self.indptr.last().copied() }
     }
     fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
-        check_range(&cells, self.shape)?;
+        check_range("cells", &cells, self.shape.n_cells)?;
         self.read(cells, out).at(|| &self.names.file)
     }
     fn cell_name(&self, cell: usize) -> Option<String> {
@@ -435,7 +394,7 @@ impl ChunkSource for DenseRows {
         None
     }
     fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
-        check_range(&cells, self.shape)?;
+        check_range("cells", &cells, self.shape.n_cells)?;
         self.read(&cells, out).at(|| &self.names.file)
     }
     fn cell_name(&self, cell: usize) -> Option<String> {
@@ -449,10 +408,11 @@ impl ChunkSource for DenseRows {
     }
 }
 
-fn check_range(cells: &Range<usize>, shape: Shape) -> Result<()> {
-    if cells.start <= cells.end && cells.end <= shape.n_cells {
+/// An error if a range goes beyond what there is.
+pub(crate) fn check_range(what: &str, range: &Range<usize>, n: usize) -> Result<()> {
+    if range.start <= range.end && range.end <= n {
         Ok(())
     } else {
-        Err(Error::internal(format!("cells {}..{} of {} were asked for", cells.start, cells.end, shape.n_cells)))
+        Err(Error::internal(format!("{what} {}..{} of {n} were asked for", range.start, range.end)))
     }
 }

@@ -15,7 +15,8 @@ use crate::{h5ad, mtx, tenx};
 /// Opens a file of counts. What it is follows from its content, not from its name.
 ///
 /// # Behavior
-/// - Matrices are not loaded, but for those stored by genes (CSC), which are converted once; names and annotations are.
+/// - Matrices are not loaded, but for Matrix Market files; names and annotations are.
+/// - Reading cells of a matrix that is stored by genes (CSC) converts it, within [`OpenOptions::memory`].
 /// - A column of annotations that can't be read is left out, with a note that names it.
 ///
 /// ```no_run

@@ -69,7 +69,8 @@ pub(crate) fn open_v3(opened: Opened<'_>, options: &OpenOptions) -> Result<Datas
     }
     let names = Names { file: opened.name(), cells: NameList::new(&obs.index), genes: NameList::new(&var.index) };
     let matrix = StoredMatrix { location: "matrix".to_owned(), layout: Layout::Csr, shape };
-    let matrix = if all { matrix.open(file, names)? } else { matrix.open_columns(file, &kept, names)? };
+    let matrix =
+        if all { matrix.open(file, names, options.memory())? } else { matrix.open_columns(file, &kept, names)? };
     notes.extend(matrix.notes);
     Ok(Dataset {
         path: path.to_owned(),
@@ -113,7 +114,7 @@ pub(crate) fn open_v2(opened: Opened<'_>, options: &OpenOptions, genomes: Vec<St
     var.set("gene_ids", strings(ids));
     let names = Names { file: opened.name(), cells: NameList::new(&obs.index), genes: NameList::new(&var.index) };
     let matrix = StoredMatrix { location: genome, layout: Layout::Csr, shape };
-    let matrix = matrix.open(file, names)?;
+    let matrix = matrix.open(file, names, options.memory())?;
     Ok(Dataset {
         path: path.to_owned(),
         format: Format::TenxV2,

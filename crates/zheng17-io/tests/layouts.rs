@@ -30,6 +30,7 @@ fn compare_all(folder: &Path, at_least: usize) {
                 "all" => FeatureTypes::All,
                 named => FeatureTypes::Named(named.to_owned()),
             },
+            memory: None,
         };
         let expected = std::fs::read_to_string(folder.join(format!("{key}.expected"))).expect("an expected text");
         let complaint = match open_and_read(&folder.join(name), &options) {

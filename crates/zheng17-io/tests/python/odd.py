@@ -100,6 +100,8 @@ h5ad("index_too_large", lambda file: sparse(file, indices=np.array([0, 2, 4, 0, 
 h5ad("index_negative", lambda file: sparse(file, indices=np.array([0, 2, 4, 0, -1, 4])))
 h5ad("index_far_too_large", lambda file: sparse(file, indices=np.array([0, 2, 4, 0, 1 << 40, 4])))
 h5ad("index_too_large_csc", lambda file: sparse(file, kind="csc_matrix", indices=np.array([0, 2, 4, 0, 1, 3]), indptr=np.array([0, 2, 3, 6, 6, 6])))
+REAL = sp.csc_matrix(X.toarray() * np.array([[1.0], [1.0], [0.1], [1.0]]))
+h5ad("reals_csc", lambda file: sparse(file, kind="csc_matrix", data=REAL.data, indices=REAL.indices, indptr=REAL.indptr))
 h5ad("index_floats", lambda file: sparse(file, indices=X.indices.astype("f4")))
 h5ad("more_cells_than_names", n_obs=3)
 
