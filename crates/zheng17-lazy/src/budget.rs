@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System, get_current_pid};
 use zheng17_core::{Error, Result, Shape};
-
-/// Entries of a chunk that keep a worker busy for a few milliseconds; more only cost memory.
-const USUAL_CHUNK_ENTRIES: u64 = 1 << 20;
+use zheng17_rayon::USUAL_CHUNK_ENTRIES;
 
 /// The share of the memory that chunks on their way may take.
 const SHARE_ON_THEIR_WAY: u64 = 4;
@@ -70,9 +68,7 @@ impl MemoryPlan {
             || {
                 let on_their_way = limit.saturating_sub(resident) / SHARE_ON_THEIR_WAY / threads;
                 let entries = (on_their_way / BYTES_ON_ITS_WAY).min(USUAL_CHUNK_ENTRIES);
-                // Powers of two up to the rows that PCA sums at once, so that its blocks are made of whole chunks.
-                let rows = (entries / row_entries).clamp(16, zheng17_core::backend::GRAM_BLOCK as u64);
-                1_usize << rows.ilog2()
+                zheng17_rayon::chunk_rows(shape.n_cells, n_entries, entries)
             },
             NonZeroUsize::get,
         );

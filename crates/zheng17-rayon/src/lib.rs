@@ -8,7 +8,7 @@ mod workers;
 
 use std::sync::Arc;
 
-pub use matrix::ChunkedMatrix;
+pub use matrix::{ChunkedMatrix, USUAL_CHUNK_ENTRIES, chunk_rows};
 pub use workers::Workers;
 use zheng17_core::backend::operations::{self, ReductionSums, check_concat, check_multiply, check_transform};
 use zheng17_core::backend::{
@@ -21,7 +21,7 @@ use zheng17_core::matrix::{CsrBuffer, GeneMap, ValueKind};
 use zheng17_core::{
     Capabilities, ChunkKernels, ChunkSource, Context, CsrView, Result, Selection, Shape, SparseBackend,
 };
-use zheng17_kernels::{CountFolder, FastKernels, GramBlock, MomentFolder};
+use zheng17_kernels::{CountFolder, FastKernels, GramBlock, KeptChunk, MomentFolder, select_kept_into};
 
 /// The backend.
 #[derive(Debug, Clone)]
@@ -65,33 +65,46 @@ impl Rayon {
         n_genes: usize,
         make: impl Fn(CsrView<'_>) -> Result<CsrBuffer> + Sync,
     ) -> Result<ChunkedMatrix> {
-        let chunks = matrix.workers.map(matrix.n_chunks(), &|at| make(matrix.chunk(at)))?;
+        let chunks = matrix.workers.map(matrix.n_chunks(), &|at| {
+            let made = make(matrix.rows(at, &mut CsrBuffer::new(0, ValueKind::F32)))?;
+            Ok(Arc::new(KeptChunk::keep(made.view())))
+        })?;
         Ok(ChunkedMatrix::new(n_genes, chunks, Arc::clone(&matrix.workers)))
     }
 
-    /// Hands on what `make` makes of each chunk, in order.
-    fn in_order<T: Send>(
+    /// Hands on what `make` makes of each chunk, in order, with the chunk's rows.
+    fn in_order<T: Default + Send>(
         matrix: &ChunkedMatrix,
         ctx: &Context,
-        make: impl Fn(CsrView<'_>) -> Result<T> + Sync,
+        make: impl Fn(CsrView<'_>, &mut T) -> Result<()> + Sync,
         mut sink: impl FnMut(CsrView<'_>, &T) -> Result<()> + Send,
     ) -> Result<()> {
         matrix.workers.in_turn(
             matrix.n_chunks(),
             ctx,
-            &|| None,
-            &|made, at| {
-                *made = Some(make(matrix.chunk(at))?);
-                Ok(())
+            &|| (CsrBuffer::new(0, ValueKind::F32), T::default()),
+            &|(rows, made), at| {
+                matrix.read_into(matrix.cells(at), rows);
+                make(rows.view(), made)
             },
-            &mut |made, at| {
-                let chunk = matrix.chunk(at);
-                if let Some(made) = made {
-                    sink(chunk, made)?;
-                }
-                Ok(chunk.n_cells())
+            &mut |(rows, made), _| {
+                sink(rows.view(), made)?;
+                Ok(rows.n_cells())
             },
         )
+    }
+
+    /// Folds the chunks into one state for each worker.
+    fn fold<S: Send>(
+        matrix: &ChunkedMatrix,
+        ctx: &Context,
+        make: impl Fn() -> S + Sync,
+        fold: impl Fn(&mut S, usize) -> Result<()> + Sync,
+    ) -> Result<Vec<S>> {
+        matrix.workers.fold(matrix.n_chunks(), ctx, &make, &|state, at| {
+            fold(state, at)?;
+            Ok(matrix.cells(at).len())
+        })
     }
 }
 
@@ -115,6 +128,14 @@ impl SparseBackend for Rayon {
         let Shape { n_cells, n_genes } = matrix.shape();
         let genes = genes.resolve(n_genes, "gene")?;
         let map = GeneMap::new(n_genes, &genes);
+        if *cells == Selection::All {
+            let chunks = matrix.workers.map(matrix.n_chunks(), &|at| {
+                let mut selected = CsrBuffer::new(genes.len(), ValueKind::F32);
+                select_kept_into(matrix.kept(at), &map, &mut selected);
+                Ok(Arc::new(KeptChunk::keep(selected.view())))
+            })?;
+            return Ok(ChunkedMatrix::new(genes.len(), chunks, Arc::clone(&matrix.workers)));
+        }
         let cells = cells.resolve(n_cells, "cell")?;
         Self::map(matrix, genes.len(), |chunk| {
             let mut out = CsrBuffer::new(genes.len(), chunk.values().kind());
@@ -143,12 +164,8 @@ impl SparseBackend for Rayon {
     fn multiply(&self, a: &ChunkedMatrix, b: &ChunkedMatrix) -> Result<ChunkedMatrix> {
         check_multiply(a.shape(), b.shape())?;
         Self::map(a, a.shape().n_genes, |chunk| {
-            let cells = chunk.first_cell()..chunk.first_cell() + chunk.n_cells();
             let mut other = CsrBuffer::new(chunk.n_genes(), ValueKind::F32);
-            b.for_pieces(cells, &mut |piece| {
-                other.append(piece);
-                Ok(())
-            })?;
+            b.read_into(chunk.first_cell()..chunk.first_cell() + chunk.n_cells(), &mut other);
             operations::multiply(chunk, other.view())
         })
     }
@@ -164,13 +181,7 @@ impl SparseBackend for Rayon {
     }
 
     fn visit(&self, matrix: &ChunkedMatrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()> {
-        for at in 0..matrix.n_chunks() {
-            ctx.check_cancelled()?;
-            let chunk = matrix.chunk(at);
-            f(chunk)?;
-            ctx.progress.advance(chunk.n_cells());
-        }
-        Ok(())
+        Self::in_order(matrix, ctx, |_, ()| Ok(()), |rows, ()| f(rows))
     }
 
     fn concat(&self, parts: &[&ChunkedMatrix]) -> Result<ChunkedMatrix> {
@@ -185,15 +196,9 @@ impl SparseBackend for Rayon {
         ctx: &Context,
     ) -> Result<CountSummary> {
         let n_genes = matrix.shape().n_genes;
-        let folders = matrix.workers.fold(
-            matrix.n_chunks(),
-            ctx,
-            &|| CountFolder::new(n_genes, excluded.cloned()),
-            &|folder, at| {
-                folder.fold(matrix.chunk(at))?;
-                Ok(matrix.chunk(at).n_cells())
-            },
-        )?;
+        let make = || CountFolder::new(n_genes, excluded.cloned());
+        let fold = |folder: &mut CountFolder, at| folder.fold_kept(matrix.kept(at), matrix.cells(at).start);
+        let folders = Self::fold(matrix, ctx, make, fold)?;
         let mut summary = CountSummary::new(n_genes, excluded.cloned());
         for folder in folders {
             summary.merge(folder.finish()?)?;
@@ -203,13 +208,10 @@ impl SparseBackend for Rayon {
 
     fn moment_summary(&self, matrix: &ChunkedMatrix, plan: &MomentPlan, ctx: &Context) -> Result<MomentSummary> {
         let n_genes = matrix.shape().n_genes;
-        let folders =
-            matrix.workers.fold(matrix.n_chunks(), ctx, &|| MomentFolder::new(n_genes, plan), &|folder, at| {
-                folder.fold(matrix.chunk(at))?;
-                Ok(matrix.chunk(at).n_cells())
-            })?;
+        let make = || (MomentFolder::new(n_genes, plan), CsrBuffer::new(0, ValueKind::F32));
+        let folders = Self::fold(matrix, ctx, make, |(folder, scratch), at| folder.fold(matrix.rows(at, scratch)))?;
         let mut summary = MomentSummary::new(n_genes);
-        for folder in folders {
+        for (folder, _) in folders {
             summary.merge(&folder.finish()?)?;
         }
         Ok(summary)
@@ -221,20 +223,18 @@ impl SparseBackend for Rayon {
         matrix.workers.in_turn(
             n_cells.div_ceil(GRAM_BLOCK),
             ctx,
-            &|| GramBlock::new(plan),
-            &|block, at| {
+            &|| (GramBlock::new(plan), CsrBuffer::new(0, ValueKind::F32)),
+            &|(block, rows), at| {
                 let first = at * GRAM_BLOCK;
+                matrix.read_into(first..(first + GRAM_BLOCK).min(n_cells), rows);
                 block.clear();
-                matrix.for_pieces(first..(first + GRAM_BLOCK).min(n_cells), &mut |piece| {
-                    block.add(piece, plan);
-                    Ok(())
-                })?;
+                block.add(rows.view(), plan);
                 block.multiply();
                 Ok(())
             },
-            &mut |block, at| {
+            &mut |(block, rows), _| {
                 total.add(block.sums());
-                Ok(GRAM_BLOCK.min(n_cells - at * GRAM_BLOCK))
+                Ok(rows.n_cells())
             },
         )?;
         Ok(total)
@@ -248,20 +248,18 @@ impl SparseBackend for Rayon {
         ctx: &Context,
         sink: &mut RowSink<'_>,
     ) -> Result<()> {
-        let make = |chunk: CsrView<'_>| {
-            let mut scores = Vec::new();
-            projection.scores(chunk, plan, &mut scores);
-            Ok(scores)
+        let make = |rows: CsrView<'_>, scores: &mut Vec<f32>| {
+            projection.scores(rows, plan, scores);
+            Ok(())
         };
-        Self::in_order(matrix, ctx, make, |chunk, scores| sink(chunk.first_cell(), scores))
+        Self::in_order(matrix, ctx, make, |rows, scores| sink(rows.first_cell(), scores))
     }
 
     fn scaled(&self, matrix: &ChunkedMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
-        let make = |chunk: CsrView<'_>| {
-            let mut rows = vec![0.0; chunk.n_cells() * chunk.n_genes()];
-            self.kernels.affine_into(chunk, plan, &mut rows)?;
-            Ok(rows)
+        let make = |rows: CsrView<'_>, scaled: &mut Vec<f32>| {
+            scaled.resize(rows.n_cells() * rows.n_genes(), 0.0);
+            self.kernels.affine_into(rows, plan, scaled)
         };
-        Self::in_order(matrix, ctx, make, |chunk, rows| sink(chunk.first_cell(), rows))
+        Self::in_order(matrix, ctx, make, |rows, scaled| sink(rows.first_cell(), scaled))
     }
 }

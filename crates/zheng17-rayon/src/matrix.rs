@@ -1,13 +1,25 @@
-//! A matrix in memory as chunks of consecutive cells.
+//! A matrix in memory as chunks of consecutive cells, each in as few bytes as it has.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use zheng17_core::backend::ChunkSink;
+use zheng17_core::backend::GRAM_BLOCK;
 use zheng17_core::matrix::ValueKind;
-use zheng17_core::{ChunkSource, Context, CsrBuffer, CsrView, Result, Shape, Values};
+use zheng17_core::{ChunkSource, Context, CsrBuffer, CsrView, Result, Shape};
+use zheng17_kernels::KeptChunk;
 
 use crate::workers::Workers;
+
+/// Entries of a chunk that keep a worker busy for a few milliseconds; more only cost memory.
+pub const USUAL_CHUNK_ENTRIES: u64 = 1 << 20;
+
+/// Rows of chunks with at most so many entries: a power of two up to the rows that PCA sums at once, so that its blocks are
+/// made of whole chunks.
+pub fn chunk_rows(n_cells: usize, n_entries: u64, chunk_entries: u64) -> usize {
+    let row_entries = n_entries.div_ceil(n_cells.max(1) as u64).max(1);
+    let rows = (chunk_entries / row_entries).clamp(16, GRAM_BLOCK as u64);
+    1 << rows.ilog2()
+}
 
 /// Small matrices are cut into at least so many chunks for each worker.
 const CHUNKS_PER_WORKER: usize = 4;
@@ -15,7 +27,7 @@ const CHUNKS_PER_WORKER: usize = 4;
 /// Chunks of consecutive cells, and the workers that compute with them.
 pub struct ChunkedMatrix {
     n_genes: usize,
-    chunks: Vec<Arc<CsrBuffer>>,
+    chunks: Vec<Arc<KeptChunk>>,
     /// The first cell of each chunk, and the number of all cells.
     first_cells: Vec<usize>,
     pub(crate) workers: Arc<Workers>,
@@ -23,11 +35,7 @@ pub struct ChunkedMatrix {
 
 impl ChunkedMatrix {
     /// A matrix of these chunks, whatever they say of their place.
-    pub(crate) fn new(n_genes: usize, chunks: Vec<CsrBuffer>, workers: Arc<Workers>) -> Self {
-        Self::of_shared(n_genes, chunks.into_iter().map(Arc::new).collect(), workers)
-    }
-
-    fn of_shared(n_genes: usize, mut chunks: Vec<Arc<CsrBuffer>>, workers: Arc<Workers>) -> Self {
+    pub(crate) fn new(n_genes: usize, mut chunks: Vec<Arc<KeptChunk>>, workers: Arc<Workers>) -> Self {
         chunks.retain(|chunk| chunk.n_cells() > 0);
         let mut first_cells = vec![0];
         let mut n_cells = 0;
@@ -42,22 +50,25 @@ impl ChunkedMatrix {
     pub(crate) fn read(source: &dyn ChunkSource, workers: Arc<Workers>, ctx: &Context) -> Result<Self> {
         let Shape { n_cells, n_genes } = source.shape();
         // A few chunks for each worker, so that none waits long for the last one.
-        let step = ctx.rows_per_chunk().min(n_cells.div_ceil(CHUNKS_PER_WORKER * workers.number())).max(1);
+        let rows = match (ctx.chunk_rows, source.n_entries()) {
+            (None, Some(n_entries)) => chunk_rows(n_cells, n_entries, USUAL_CHUNK_ENTRIES),
+            _ => ctx.rows_per_chunk(),
+        };
+        let step = rows.min(n_cells.div_ceil(CHUNKS_PER_WORKER * workers.number())).max(1);
         let read = workers.fold(
             n_cells.div_ceil(step),
             ctx,
             &|| (CsrBuffer::new(n_genes, ValueKind::F32), Vec::new()),
-            &|(buffer, chunks): &mut (CsrBuffer, Vec<CsrBuffer>), at| {
+            &|(buffer, chunks): &mut (CsrBuffer, Vec<KeptChunk>), at| {
                 let cells = at * step..((at + 1) * step).min(n_cells);
                 source.read_cells(cells.clone(), buffer)?;
-                // A copy has exactly the size it needs; the buffer keeps its slack for the next chunk.
-                chunks.push(exact_copy(buffer));
+                chunks.push(KeptChunk::keep(buffer.view()));
                 Ok(cells.len())
             },
         )?;
-        let mut chunks: Vec<CsrBuffer> = read.into_iter().flat_map(|(_, chunks)| chunks).collect();
-        chunks.sort_by_key(|chunk| chunk.first_cell);
-        Ok(Self::new(n_genes, chunks, workers))
+        let mut chunks: Vec<KeptChunk> = read.into_iter().flat_map(|(_, chunks)| chunks).collect();
+        chunks.sort_by_key(KeptChunk::first_cell);
+        Ok(Self::new(n_genes, chunks.into_iter().map(Arc::new).collect(), workers))
     }
 
     /// The cells of several matrices, shared with them.
@@ -66,7 +77,7 @@ impl ChunkedMatrix {
             return Err(zheng17_core::Error::usage("no matrices to put below each other"));
         };
         let chunks = parts.iter().flat_map(|part| part.chunks.iter().cloned()).collect();
-        Ok(Self::of_shared(first.n_genes, chunks, Arc::clone(&first.workers)))
+        Ok(Self::new(first.n_genes, chunks, Arc::clone(&first.workers)))
     }
 
     pub(crate) fn shape(&self) -> Shape {
@@ -77,34 +88,32 @@ impl ChunkedMatrix {
         self.chunks.len()
     }
 
-    pub(crate) fn chunk(&self, at: usize) -> CsrView<'_> {
-        self.chunks[at].view().with_first_cell(self.first_cells[at])
+    /// A chunk, which may think that it is elsewhere.
+    pub(crate) fn kept(&self, at: usize) -> &KeptChunk {
+        &self.chunks[at]
     }
 
-    /// Shows a range of cells, which may span chunks, in order.
-    pub(crate) fn for_pieces(&self, cells: Range<usize>, f: &mut ChunkSink<'_>) -> Result<()> {
+    /// Where a chunk is.
+    pub(crate) fn cells(&self, at: usize) -> Range<usize> {
+        self.first_cells[at]..self.first_cells[at + 1]
+    }
+
+    /// The rows of a chunk at their place; `scratch` may be needed to hold them.
+    pub(crate) fn rows<'a>(&'a self, at: usize, scratch: &'a mut CsrBuffer) -> CsrView<'a> {
+        self.kept(at).view(scratch).with_first_cell(self.first_cells[at])
+    }
+
+    /// Any cells, which may span chunks.
+    pub(crate) fn read_into(&self, cells: Range<usize>, out: &mut CsrBuffer) {
+        out.reset(cells.start, self.n_genes, ValueKind::F32);
         let mut at = self.first_cells.partition_point(|&first| first <= cells.start).saturating_sub(1);
         let mut start = cells.start;
         while start < cells.end {
-            let chunk = self.chunk(at);
-            let end = cells.end.min(chunk.first_cell() + chunk.n_cells());
-            f(chunk.rows(start - chunk.first_cell()..end - chunk.first_cell()))?;
+            let chunk = self.cells(at);
+            let end = cells.end.min(chunk.end);
+            self.kept(at).append_rows_to(start - chunk.start..end - chunk.start, out);
             start = end;
             at += 1;
         }
-        Ok(())
-    }
-}
-
-fn exact_copy(buffer: &CsrBuffer) -> CsrBuffer {
-    CsrBuffer {
-        first_cell: buffer.first_cell,
-        n_genes: buffer.n_genes,
-        indptr: buffer.indptr.clone(),
-        indices: buffer.indices.clone(),
-        values: match &buffer.values {
-            Values::F32(values) => Values::F32(values.clone()),
-            Values::F64(values) => Values::F64(values.clone()),
-        },
     }
 }
