@@ -4,6 +4,7 @@ use std::io::{BufWriter, Write};
 
 use zheng17_core::recipe::RecipeResult;
 use zheng17_core::{Error, Result};
+use zheng17_io::table::Texts;
 use zheng17_io::write::TemporaryFile;
 
 /// Columns of the table. Fields are empty where a gene has no such number: it was removed, or its score is undefined.
@@ -14,12 +15,12 @@ pub(crate) const HEADER: [&str; 10] =
 ///
 /// # Errors
 /// [`ErrorKind::System`](zheng17_core::ErrorKind::System).
-pub(crate) fn write(file: &mut TemporaryFile, names: &[String], result: &RecipeResult) -> Result<()> {
+pub(crate) fn write(file: &mut TemporaryFile, names: &Texts, result: &RecipeResult) -> Result<()> {
     let place = file.output().display().to_string();
     write_rows(&mut BufWriter::new(file), names, result).map_err(|error| Error::from(error).at(place))
 }
 
-fn write_rows(out: &mut impl Write, names: &[String], result: &RecipeResult) -> std::io::Result<()> {
+fn write_rows(out: &mut impl Write, names: &Texts, result: &RecipeResult) -> std::io::Result<()> {
     writeln!(out, "{}", HEADER.join("\t"))?;
     let mut kept = result.kept_genes.iter().enumerate().peekable();
     let mut selected = result.selected.iter().peekable();

@@ -220,7 +220,7 @@ fn columns(table: &Table) -> Vec<Value> {
     let kind = |data: &ColumnData| match data {
         ColumnData::Numbers(_) | ColumnData::NullableNumbers { .. } => "numbers",
         ColumnData::Bools(_) | ColumnData::NullableBools { .. } => "truth values",
-        ColumnData::Strings(_) => "texts",
+        ColumnData::Strings(_) | ColumnData::NullableStrings { .. } => "texts",
         ColumnData::Categorical { .. } => "categories",
     };
     table.columns.iter().map(|column| json!({"name": column.name, "type": kind(&column.data)})).collect()

@@ -62,7 +62,7 @@ fn write_h5ad(output: &Path, options: &CreateOptions<'_>, simulation: &Simulatio
     let mut obs = Table::from_index("_index", (0..n_cells).map(Simulation::barcode).collect());
     obs.set("cell_type", types((0..n_cells).map(|cell| Some(simulation.cell_type(cell)))));
     let mut var = Table::from_index("_index", (0..n_genes).map(Simulation::gene_symbol).collect());
-    var.set("gene_ids", ColumnData::Strings((0..n_genes).map(|gene| Some(Simulation::gene_id(gene))).collect()));
+    var.set("gene_ids", ColumnData::Strings((0..n_genes).map(Simulation::gene_id).collect()));
     var.set("marker_of", types(simulation.marker_of().iter().copied()));
     let mut writer = H5adWriter::create(output, options)?;
     writer.write_obs(&obs)?;
@@ -111,7 +111,7 @@ fn for_each_cell(
 fn types(kinds: impl Iterator<Item = Option<usize>>) -> ColumnData {
     ColumnData::Categorical {
         codes: kinds.map(|kind| kind.map_or(-1, |kind| kind as i32)).collect(),
-        categories: Box::new(ColumnData::Strings((0..N_TYPES).map(|kind| Some(Simulation::type_name(kind))).collect())),
+        categories: Box::new(ColumnData::Strings((0..N_TYPES).map(Simulation::type_name).collect())),
         ordered: false,
     }
 }

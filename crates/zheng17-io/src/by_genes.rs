@@ -299,10 +299,10 @@ impl ChunkSource for SparseColumns {
         self.entries.append_rows(&self.indptr[genes.start..=genes.end], out).at(|| &self.names.file)
     }
     fn cell_name(&self, cell: usize) -> Option<String> {
-        self.names.cells.get(cell)
+        self.names.cells.get(cell).map(str::to_owned)
     }
     fn gene_name(&self, gene: usize) -> Option<String> {
-        self.names.genes.get(gene)
+        self.names.genes.get(gene).map(str::to_owned)
     }
     fn name(&self) -> String {
         format!("{}: {}", self.names.file, self.location)

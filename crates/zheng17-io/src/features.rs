@@ -63,19 +63,14 @@ pub(crate) fn keep_types(
     Ok(())
 }
 
-/// A column of texts of which none is missing.
-pub(crate) fn strings(texts: Vec<String>) -> ColumnData {
-    ColumnData::Strings(texts.into_iter().map(Some).collect())
-}
-
 /// The distinct texts of a column and how often each stands there, in order of appearance.
 pub(crate) fn distinct(table: &Table, column: &str) -> Vec<(String, usize)> {
     let mut found: Vec<(String, usize)> = Vec::new();
     if let Some(ColumnData::Strings(texts)) = table.column(column) {
-        for text in texts.iter().flatten() {
+        for text in texts.iter() {
             match found.iter_mut().find(|(name, _)| name == text) {
                 Some((_, count)) => *count += 1,
-                None => found.push((text.clone(), 1)),
+                None => found.push((text.to_owned(), 1)),
             }
         }
     }
@@ -86,7 +81,7 @@ pub(crate) fn distinct(table: &Table, column: &str) -> Vec<(String, usize)> {
 pub(crate) fn rows_with(table: &Table, column: &str, wanted: &str) -> Vec<usize> {
     match table.column(column) {
         Some(ColumnData::Strings(texts)) => {
-            texts.iter().enumerate().filter(|(_, text)| text.as_deref() == Some(wanted)).map(|(row, _)| row).collect()
+            texts.iter().enumerate().filter(|(_, text)| *text == wanted).map(|(row, _)| row).collect()
         }
         _ => Vec::new(),
     }

@@ -6,8 +6,8 @@ use zheng17_core::error::ResultExt as _;
 use zheng17_core::exact::MOST_CELLS;
 use zheng17_core::{Error, ErrorKind, Result};
 
-use crate::hdf5::{Array, Attribute, Hdf5File, NodeKind, read_all, text_attribute};
-use crate::table::{ColumnData, Numbers, Table};
+use crate::hdf5::{Array, Attribute, Hdf5File, NodeKind, read_all, read_texts, text_attribute};
+use crate::table::{ColumnData, Numbers, Table, Texts};
 
 /// Reads the frame at `path` (`obs`, `var`, `raw/var`), which must have `n_rows` rows.
 ///
@@ -85,14 +85,17 @@ fn unknown_encoding(encoding: &str) -> Error {
 }
 
 /// Texts for an index. Numbers become texts; missing ones are the text "nan", as pandas has it.
-fn names_of(column: ColumnData) -> Result<Vec<String>> {
+fn names_of(column: ColumnData) -> Result<Texts> {
     Ok(match column {
-        ColumnData::Strings(texts) => texts.into_iter().map(|text| text.unwrap_or_else(|| "nan".to_owned())).collect(),
-        ColumnData::Numbers(numbers) => number_texts(&numbers),
+        ColumnData::Strings(texts) => texts,
+        ColumnData::NullableStrings { values, mask } => {
+            values.iter().zip(mask).map(|(text, is_missing)| if is_missing { "nan" } else { text }).collect()
+        }
+        ColumnData::Numbers(numbers) => number_texts(&numbers).into(),
         ColumnData::Categorical { codes, categories, .. } => {
             let names = names_of(*categories)?;
-            let name = |&code: &i32| usize::try_from(code).ok().and_then(|code| names.get(code).cloned());
-            codes.iter().map(|code| name(code).unwrap_or_else(|| "nan".to_owned())).collect()
+            let name = |&code: &i32| usize::try_from(code).ok().and_then(|code| names.get(code));
+            codes.iter().map(|code| name(code).unwrap_or("nan")).collect()
         }
         _ => return Err(Error::input("an index must hold texts")),
     })
@@ -144,9 +147,14 @@ fn read_column(file: &dyn Hdf5File, path: &str) -> Result<ColumnData> {
 }
 
 fn read_plain(file: &dyn Hdf5File, path: &str) -> Result<ColumnData> {
-    let n_dimensions = file.dataset(path)?.info().shape.len();
+    let dataset = file.dataset(path)?;
+    let info = dataset.info();
+    let n_dimensions = info.shape.len();
     if n_dimensions != 1 {
         return Err(Error::unsupported(format!("number of dimensions: {n_dimensions} instead of 1")).at(path));
+    }
+    if info.type_name == "str" {
+        return Ok(ColumnData::Strings(read_texts(file, path)?));
     }
     column_of(read_all(file, path)?).at(|| path)
 }
@@ -155,7 +163,7 @@ fn column_of(values: Array) -> Result<ColumnData> {
     Ok(match values {
         Array::Numbers(numbers) => ColumnData::Numbers(numbers),
         Array::Bools(flags) => ColumnData::Bools(flags),
-        Array::Strings(texts) => ColumnData::Strings(texts.into_iter().map(Some).collect()),
+        Array::Strings(texts) => ColumnData::Strings(texts.into()),
         other => return Err(Error::unsupported(format!("a column of {}", other.describe()))),
     })
 }
@@ -169,10 +177,7 @@ fn read_nullable(file: &dyn Hdf5File, path: &str) -> Result<ColumnData> {
     let column = match values {
         Array::Numbers(values) => ColumnData::NullableNumbers { values, mask: mask.clone() },
         Array::Bools(values) => ColumnData::NullableBools { values, mask: mask.clone() },
-        Array::Strings(texts) => {
-            let texts = texts.into_iter().enumerate();
-            ColumnData::Strings(texts.map(|(row, text)| (mask.get(row) == Some(&false)).then_some(text)).collect())
-        }
+        Array::Strings(texts) => ColumnData::NullableStrings { values: texts.into(), mask: mask.clone() },
         other => return Err(Error::unsupported(format!("a column of {}", other.describe())).at(path)),
     };
     if column.len() == mask.len() {
@@ -216,8 +221,8 @@ fn read_categorical(file: &dyn Hdf5File, codes: &str, categories: &str, ordered:
 
 fn categorical(codes: Array, categories: ColumnData, ordered: bool) -> Result<ColumnData> {
     match &categories {
-        ColumnData::Numbers(_) | ColumnData::Bools(_) => {}
-        ColumnData::Strings(texts) if texts.iter().all(Option::is_some) => {}
+        ColumnData::Numbers(_) | ColumnData::Bools(_) | ColumnData::Strings(_) => {}
+        ColumnData::NullableStrings { mask, .. } if !mask.contains(&true) => {}
         _ => return Err(Error::unsupported("categories that are missing or no plain values")),
     }
     if let Some(repeated) = repeated_category(&categories) {
@@ -237,7 +242,9 @@ fn categorical(codes: Array, categories: ColumnData, ordered: bool) -> Result<Co
 /// The first category that an earlier one equals: pandas refuses such a column.
 fn repeated_category(categories: &ColumnData) -> Option<String> {
     let texts = match categories {
-        ColumnData::Strings(texts) => texts.iter().flatten().cloned().collect(),
+        ColumnData::Strings(texts) | ColumnData::NullableStrings { values: texts, .. } => {
+            texts.iter().map(str::to_owned).collect()
+        }
         ColumnData::Numbers(numbers) => number_texts(numbers),
         ColumnData::Bools(flags) => flags.iter().map(ToString::to_string).collect(),
         _ => Vec::new(),

@@ -6,7 +6,7 @@ use zheng17_core::{Error, Result, Shape};
 use crate::dataset::{Choices, Dataset, Format, Layout, OpenOptions};
 use crate::frame::read_frame;
 use crate::hdf5::{Hdf5File, NodeKind, text_attribute};
-use crate::matrix::{NameList, Names, StoredMatrix};
+use crate::matrix::{Names, StoredMatrix};
 use crate::open::Opened;
 
 /// Opens an AnnData file.
@@ -20,7 +20,7 @@ pub(crate) fn open(opened: Opened<'_>, options: &OpenOptions) -> Result<Dataset>
     let mut notes = Vec::new();
     let obs = read_frame(file, "obs", stored.shape.n_cells, &mut notes)?;
     let var = read_frame(file, &var, stored.shape.n_genes, &mut notes)?;
-    let names = Names { file: opened.name(), cells: NameList::new(&obs.index), genes: NameList::new(&var.index) };
+    let names = Names { file: opened.name(), cells: obs.index.clone(), genes: var.index.clone() };
     let matrix = stored.open(file, names, options.memory())?;
     notes.extend(matrix.notes);
     Ok(Dataset {

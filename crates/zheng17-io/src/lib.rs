@@ -14,6 +14,7 @@ mod mtx;
 mod open;
 pub mod table;
 mod tenx;
+mod texts;
 mod values;
 pub mod write;
 

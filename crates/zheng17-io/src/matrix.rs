@@ -9,7 +9,8 @@ use zheng17_core::{ChunkSource, CsrBuffer, Error, Result, Shape, Values};
 
 use crate::by_genes::SparseColumns;
 use crate::dataset::{Layout, MatrixInfo};
-use crate::hdf5::{DatasetInfo, Hdf5Dataset, Hdf5File, pieces};
+use crate::hdf5::{DatasetInfo, Hdf5Dataset, Hdf5File, pieces, read_positions};
+use crate::table::Texts;
 use crate::values::smallest;
 
 /// Entries, or dense values, that are read at once: bounds what a read holds besides its result.
@@ -37,32 +38,8 @@ pub(crate) struct StoredMatrix {
 /// What messages call the file, its cells and its genes.
 pub(crate) struct Names {
     pub(crate) file: String,
-    pub(crate) cells: NameList,
-    pub(crate) genes: NameList,
-}
-
-/// Many names in little memory.
-#[derive(Default)]
-pub(crate) struct NameList {
-    text: String,
-    ends: Vec<usize>,
-}
-
-impl NameList {
-    pub(crate) fn new(names: &[String]) -> Self {
-        let mut list = Self::default();
-        for name in names {
-            list.text.push_str(name);
-            list.ends.push(list.text.len());
-        }
-        list
-    }
-
-    pub(crate) fn get(&self, at: usize) -> Option<String> {
-        let end = *self.ends.get(at)?;
-        let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        Some(self.text[start..end].to_owned())
-    }
+    pub(crate) cells: Texts,
+    pub(crate) genes: Texts,
 }
 
 /// An opened matrix.
@@ -149,18 +126,15 @@ impl StoredMatrix {
         }
         data.check_written()?;
         indices.check_written()?;
-        let indptr = pointers
-            .read(0..pointers.info().n_rows())?
-            .into_positions()
-            .and_then(|indptr| {
-                if indptr.len() as u64 == n_major as u64 + 1 {
-                    check_row_pointers(0, &indptr, 0, n_entries)?;
-                    Ok(indptr)
-                } else {
-                    Err(Error::input(format!("{} pointers, but {} are due", indptr.len(), n_major as u64 + 1)))
-                }
-            })
-            .at(|| &pointers.info().path)?;
+        let indptr = read_positions(pointers.as_ref())?;
+        let check = || {
+            if indptr.len() as u64 == n_major as u64 + 1 {
+                check_row_pointers(0, &indptr, 0, n_entries)
+            } else {
+                Err(Error::input(format!("{} pointers, but {} are due", indptr.len(), n_major as u64 + 1)))
+            }
+        };
+        check().at(|| &pointers.info().path)?;
         let info = MatrixInfo {
             location: location.clone(),
             layout: self.layout,
@@ -312,10 +286,10 @@ impl ChunkSource for SparseRows {
         self.read(cells, out).at(|| &self.names.file)
     }
     fn cell_name(&self, cell: usize) -> Option<String> {
-        self.names.cells.get(cell)
+        self.names.cells.get(cell).map(str::to_owned)
     }
     fn gene_name(&self, gene: usize) -> Option<String> {
-        self.names.genes.get(gene)
+        self.names.genes.get(gene).map(str::to_owned)
     }
     fn name(&self) -> String {
         format!("{}: {}", self.names.file, self.location)
@@ -398,10 +372,10 @@ impl ChunkSource for DenseRows {
         self.read(&cells, out).at(|| &self.names.file)
     }
     fn cell_name(&self, cell: usize) -> Option<String> {
-        self.names.cells.get(cell)
+        self.names.cells.get(cell).map(str::to_owned)
     }
     fn gene_name(&self, gene: usize) -> Option<String> {
-        self.names.genes.get(gene)
+        self.names.genes.get(gene).map(str::to_owned)
     }
     fn name(&self) -> String {
         format!("{}: {}", self.names.file, self.dataset.info().path)

@@ -1,12 +1,14 @@
 //! Annotations of cells or genes: a data frame as AnnData stores it, kept as it was so that it passes through unchanged.
 
+pub use crate::texts::Texts;
+
 /// A data frame with one row per cell (`obs`) or per gene (`var`).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
     /// The name of the index column in the file, such as `_index` or `barcode`.
     pub index_name: String,
     /// Names of the rows. They may repeat.
-    pub index: Vec<String>,
+    pub index: Texts,
     /// The other columns, in their order.
     pub columns: Vec<Column>,
 }
@@ -27,8 +29,15 @@ pub enum ColumnData {
     Numbers(Numbers),
     /// True or false.
     Bools(Vec<bool>),
-    /// Texts; a missing one is `None`.
-    Strings(Vec<Option<String>>),
+    /// Texts.
+    Strings(Texts),
+    /// Texts, some of which are missing (`mask` is true there).
+    NullableStrings {
+        /// The texts; anything where the mask is true.
+        values: Texts,
+        /// True where the text is missing.
+        mask: Vec<bool>,
+    },
     /// Numbers, some of which are missing (`mask` is true there).
     NullableNumbers {
         /// The numbers; anything where the mask is true.
@@ -140,7 +149,7 @@ impl ColumnData {
         match self {
             Self::Numbers(v) | Self::NullableNumbers { values: v, .. } => v.len(),
             Self::Bools(v) | Self::NullableBools { values: v, .. } => v.len(),
-            Self::Strings(v) => v.len(),
+            Self::Strings(v) | Self::NullableStrings { values: v, .. } => v.len(),
             Self::Categorical { codes, .. } => codes.len(),
         }
     }
@@ -159,7 +168,10 @@ impl ColumnData {
         match self {
             Self::Numbers(v) => Self::Numbers(v.select(rows)),
             Self::Bools(v) => Self::Bools(flags(v)),
-            Self::Strings(v) => Self::Strings(rows.iter().map(|&row| v[row].clone()).collect()),
+            Self::Strings(v) => Self::Strings(v.select(rows)),
+            Self::NullableStrings { values, mask } => {
+                Self::NullableStrings { values: values.select(rows), mask: flags(mask) }
+            }
             Self::NullableNumbers { values, mask } => {
                 Self::NullableNumbers { values: values.select(rows), mask: flags(mask) }
             }
@@ -175,7 +187,7 @@ impl ColumnData {
 
 impl Table {
     /// A table with an index and no columns.
-    pub fn from_index(index_name: impl Into<String>, index: Vec<String>) -> Self {
+    pub fn from_index(index_name: impl Into<String>, index: Texts) -> Self {
         Self { index_name: index_name.into(), index, columns: Vec::new() }
     }
 
@@ -209,7 +221,7 @@ impl Table {
     pub fn select(&self, rows: &[usize]) -> Self {
         Self {
             index_name: self.index_name.clone(),
-            index: rows.iter().map(|&row| self.index[row].clone()).collect(),
+            index: self.index.select(rows),
             columns: self
                 .columns
                 .iter()

@@ -6,11 +6,11 @@ use zheng17_core::error::ResultExt as _;
 use zheng17_core::{Error, Result, Shape};
 
 use crate::dataset::{Choices, Dataset, FeatureTypes, Format, Layout, OpenOptions};
-use crate::features::{INDEX, distinct, keep_types, rows_with, strings, types_of};
-use crate::hdf5::{Array, Hdf5File, NodeKind, has_dataset, read_all};
-use crate::matrix::{NameList, Names, StoredMatrix};
+use crate::features::{INDEX, distinct, keep_types, rows_with, types_of};
+use crate::hdf5::{Array, Hdf5File, NodeKind, has_dataset, read_all, read_texts};
+use crate::matrix::{Names, StoredMatrix};
 use crate::open::Opened;
-use crate::table::{Column, ColumnData, Table};
+use crate::table::{Column, ColumnData, Table, Texts};
 
 /// Whether a file has version 3's layout.
 pub(crate) fn is_v3(file: &dyn Hdf5File) -> Result<bool> {
@@ -67,7 +67,7 @@ pub(crate) fn open_v3(opened: Opened<'_>, options: &OpenOptions) -> Result<Datas
     if !all {
         var = var.select(&kept);
     }
-    let names = Names { file: opened.name(), cells: NameList::new(&obs.index), genes: NameList::new(&var.index) };
+    let names = Names { file: opened.name(), cells: obs.index.clone(), genes: var.index.clone() };
     let matrix = StoredMatrix { location: "matrix".to_owned(), layout: Layout::Csr, shape };
     let matrix =
         if all { matrix.open(file, names, options.memory())? } else { matrix.open_columns(file, &kept, names)? };
@@ -111,8 +111,8 @@ pub(crate) fn open_v2(opened: Opened<'_>, options: &OpenOptions, genomes: Vec<St
     let gene_names = format!("{genome}/gene_names");
     let index = if has_dataset(file, &gene_names)? { texts(file, &gene_names, shape.n_genes)? } else { ids.clone() };
     let mut var = Table::from_index(INDEX, index);
-    var.set("gene_ids", strings(ids));
-    let names = Names { file: opened.name(), cells: NameList::new(&obs.index), genes: NameList::new(&var.index) };
+    var.set("gene_ids", ColumnData::Strings(ids));
+    let names = Names { file: opened.name(), cells: obs.index.clone(), genes: var.index.clone() };
     let matrix = StoredMatrix { location: genome, layout: Layout::Csr, shape };
     let matrix = matrix.open(file, names, options.memory())?;
     Ok(Dataset {
@@ -142,8 +142,8 @@ fn barcodes(file: &dyn Hdf5File, group: &str, n_cells: usize) -> Result<Table> {
     Ok(Table::from_index(INDEX, texts(file, &format!("{group}/barcodes"), n_cells)?))
 }
 
-fn texts(file: &dyn Hdf5File, path: &str, n: usize) -> Result<Vec<String>> {
-    let texts = read_all(file, path)?.into_strings().at(|| path)?;
+fn texts(file: &dyn Hdf5File, path: &str, n: usize) -> Result<Texts> {
+    let texts = read_texts(file, path)?;
     if texts.len() == n {
         Ok(texts)
     } else {
@@ -163,7 +163,7 @@ fn features(file: &dyn Hdf5File, n: usize) -> Result<Table> {
             continue;
         }
         let column = match read_all(file, &path)? {
-            Array::Strings(texts) => strings(texts),
+            Array::Strings(texts) => ColumnData::Strings(texts.into()),
             Array::Numbers(numbers) => ColumnData::Numbers(numbers),
             Array::Bools(flags) => ColumnData::Bools(flags),
             other => return Err(Error::input(format!("a column of {}", other.describe())).at(path)),
@@ -172,13 +172,13 @@ fn features(file: &dyn Hdf5File, n: usize) -> Result<Table> {
             return Err(Error::input(format!("{} values for {n} features", column.len())).at(path));
         }
         match (member.as_str(), column) {
-            ("name", ColumnData::Strings(names)) => index = Some(names.into_iter().flatten().collect()),
+            ("name", ColumnData::Strings(names)) => index = Some(names),
             ("feature_type", column) => others.insert(0, Column { name: "feature_types".to_owned(), data: column }),
             (_, data) => others.push(Column { name: member, data }),
         }
     }
     let mut table = Table::from_index(INDEX, index.unwrap_or_else(|| ids.clone()));
-    table.set("gene_ids", strings(ids));
+    table.set("gene_ids", ColumnData::Strings(ids));
     table.columns.extend(others);
     Ok(table)
 }

@@ -95,7 +95,7 @@ fn groups_too_deep_or_within_themselves_are_left_out_and_named() {
     let folder = tempfile::tempdir().expect("folder");
     let (deep, output) = (folder.path().join("deep.h5ad"), folder.path().join("out.h5ad"));
     let mut writer = H5adWriter::create(&deep, &CreateOptions::default()).expect("create");
-    let names = Table::from_index("_index", vec!["a".to_string(), "b".to_string()]);
+    let names = Table::from_index("_index", vec!["a", "b"].into());
     writer.write_obs(&names).expect("obs");
     writer.write_var(&names).expect("var");
     let mut x = writer.dense(Place::X, 2, 2, ValueKind::F32).expect("start");

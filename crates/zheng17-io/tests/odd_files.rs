@@ -203,7 +203,7 @@ fn records_of_old_files_with_categories_elsewhere() {
     let (dataset, whole) = read("records.h5ad");
     assert_eq!((dataset.format, dataset.matrix.layout), (Format::H5ad, Layout::Csr));
     assert_eq!(dataset.obs.index, ["c0", "c1", "c2", "c3"]);
-    let categories = Box::new(ColumnData::Strings(vec![Some("first".into()), Some("second".into())]));
+    let categories = Box::new(ColumnData::Strings(vec!["first", "second"].into()));
     let louvain = ColumnData::Categorical { codes: vec![0, 1, 0, 1], categories, ordered: false };
     assert_eq!(dataset.obs.column("louvain"), Some(&louvain));
     assert_eq!(dataset.obs.column("flag"), Some(&ColumnData::Bools(vec![false, false, true, true])));
@@ -221,7 +221,7 @@ fn genes_only_unless_asked() {
     assert_eq!((whole.n_genes, &whole.indices, &whole.indptr), (3, &vec![0, 2, 0, 1], &vec![0, 2, 2, 4, 4]));
     let guides = features(FeatureTypes::Named("CRISPR Guide Capture".to_owned()));
     let (dataset, whole) = read_with("types.h5", &guides).expect("guides");
-    assert_eq!((dataset.var.index, whole.indices), (vec!["D".to_owned()], vec![0, 0]));
+    assert_eq!((dataset.var.index, whole.indices), (vec!["D"].into(), vec![0, 0]));
     let (dataset, whole) = read_with("types.h5", &features(FeatureTypes::All)).expect("all");
     assert_eq!((dataset.notes.len(), whole.n_genes), (0, 5));
     assert_eq!(dataset.choices.feature_types.len(), 3);
@@ -234,8 +234,8 @@ fn one_genome_needs_no_choice_and_several_do() {
     let (dataset, _) = read_with("two_genomes.h5", &genome("mm10")).expect("a genome");
     assert_eq!((dataset.format, dataset.matrix.location.as_str()), (Format::TenxV2, "mm10"));
     assert_eq!(dataset.choices.genomes, ["hg19", "mm10"]);
-    let ids = ["mm100", "mm101", "mm102", "mm103", "mm104"].map(|id| Some(id.to_owned()));
-    assert_eq!(dataset.var.column("gene_ids"), Some(&ColumnData::Strings(ids.to_vec())));
+    let ids = vec!["mm100", "mm101", "mm102", "mm103", "mm104"];
+    assert_eq!(dataset.var.column("gene_ids"), Some(&ColumnData::Strings(ids.into())));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use zheng17_core::matrix::{CsrBuffer, ValueKind, Values, ValuesRef};
-use zheng17_io::table::{ColumnData, Numbers, Table};
+use zheng17_io::table::{ColumnData, Numbers, Table, Texts};
 use zheng17_io::write::{Compression, CreateOptions, H5adWriter, Place, UnsValue};
 use zheng17_test_support::python;
 
@@ -20,19 +20,19 @@ fn check(python: &Path, arguments: &[&str]) {
     );
 }
 
-fn names(prefix: &str, n: usize) -> Vec<String> {
+fn names(prefix: &str, n: usize) -> Texts {
     (0..n).map(|at| format!("{prefix}{at}")).collect()
 }
 
 fn texts(values: &[&str]) -> ColumnData {
-    ColumnData::Strings(values.iter().map(|text| Some((*text).to_string())).collect())
+    ColumnData::Strings(values.to_vec().into())
 }
 
 /// A column of every kind, seven rows.
 fn every_kind() -> Table {
-    let mut table = Table::from_index("barcode", names("zelle-", 7));
-    table.index[6] = "zelle-0".to_string();
-    table.index[5] = "Zürich μ 細胞".to_string();
+    let mut index = names("zelle-", 5);
+    index.extend(["Zürich μ 細胞", "zelle-0"]);
+    let mut table = Table::from_index("barcode", index);
     let mut add = |name: &str, data| table.set(name, data);
     add("i8", ColumnData::Numbers(Numbers::I8((-3..4).collect())));
     add("i16", ColumnData::Numbers(Numbers::I16((0..7).map(|x| x * 1000 - 3000).collect())));
@@ -46,7 +46,8 @@ fn every_kind() -> Table {
     add("f64", ColumnData::Numbers(Numbers::F64((0..7).map(|x| f64::from(x) / 3.0).collect())));
     add("flag", ColumnData::Bools((0..7).map(|x| x % 2 == 0).collect()));
     add("text", texts(&["a", "", "ß", "a b", "x/y", "細胞", "a"]));
-    add("gaps", ColumnData::Strings((0..7).map(|x| (x % 3 != 1).then(|| format!("t{}", x % 3))).collect()));
+    let values = (0..7).map(|x| if x % 3 == 1 { String::new() } else { format!("t{}", x % 3) }).collect();
+    add("gaps", ColumnData::NullableStrings { values, mask: (0..7).map(|x| x % 3 == 1).collect() });
     let mask: Vec<bool> = (0..7).map(|x| x == 2).collect();
     add("nullable_int", ColumnData::NullableNumbers { values: Numbers::I64((0..7).collect()), mask: mask.clone() });
     add(

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use zheng17_core::error::ResultExt as _;
 use zheng17_core::{Error, Result, Values};
 
-use crate::table::Numbers;
+use crate::table::{Numbers, Texts};
 use crate::values::{positions_as_u32, smallest};
 
 /// An open HDF5 file. Paths have no leading slash; the root group is the empty path.
@@ -209,24 +209,31 @@ impl Array {
         }
     }
 
-    /// Numbers that must be whole and not negative, such as row pointers.
+    /// Numbers that must be whole and not negative.
     pub(crate) fn into_positions(self) -> Result<Vec<u64>> {
-        fn whole<T: Copy + TryInto<u64>>(values: &[T]) -> Result<Vec<u64>> {
-            values
-                .iter()
-                .enumerate()
-                .map(|(at, &v)| v.try_into().map_err(|_| Error::input(format!("element {at} is negative"))))
-                .collect()
+        let mut positions = Vec::new();
+        self.append_positions(0, &mut positions)?;
+        Ok(positions)
+    }
+
+    /// Appends numbers that must be whole and not negative. `first` is the position of the first, for messages.
+    fn append_positions(self, first: u64, out: &mut Vec<u64>) -> Result<()> {
+        fn whole<T: Copy + TryInto<u64>>(values: &[T], first: u64, out: &mut Vec<u64>) -> Result<()> {
+            for (at, &value) in values.iter().enumerate() {
+                let negative = |_| Error::input(format!("element {} is negative", first + at as u64));
+                out.push(value.try_into().map_err(negative)?);
+            }
+            Ok(())
         }
         match self {
-            Self::Numbers(Numbers::I8(v)) => whole(&v),
-            Self::Numbers(Numbers::I16(v)) => whole(&v),
-            Self::Numbers(Numbers::I32(v)) => whole(&v),
-            Self::Numbers(Numbers::I64(v)) => whole(&v),
-            Self::Numbers(Numbers::U8(v)) => whole(&v),
-            Self::Numbers(Numbers::U16(v)) => whole(&v),
-            Self::Numbers(Numbers::U32(v)) => whole(&v),
-            Self::Numbers(Numbers::U64(v)) => Ok(v),
+            Self::Numbers(Numbers::I8(v)) => whole(&v, first, out),
+            Self::Numbers(Numbers::I16(v)) => whole(&v, first, out),
+            Self::Numbers(Numbers::I32(v)) => whole(&v, first, out),
+            Self::Numbers(Numbers::I64(v)) => whole(&v, first, out),
+            Self::Numbers(Numbers::U8(v)) => whole(&v, first, out),
+            Self::Numbers(Numbers::U16(v)) => whole(&v, first, out),
+            Self::Numbers(Numbers::U32(v)) => whole(&v, first, out),
+            Self::Numbers(Numbers::U64(v)) => whole(&v, first, out),
             other => Err(Error::input(format!("whole numbers are expected here, but these are {}", other.describe()))),
         }
     }
@@ -237,6 +244,28 @@ pub(crate) fn read_all(file: &dyn Hdf5File, path: &str) -> Result<Array> {
     let dataset = file.dataset(path)?;
     let rows = dataset.info().n_rows();
     dataset.read(0..rows)
+}
+
+/// Reads a list of texts whole.
+pub(crate) fn read_texts(file: &dyn Hdf5File, path: &str) -> Result<Texts> {
+    let dataset = file.dataset(path)?;
+    let mut texts = Texts::default();
+    // A piece at a time, so that no second form of all of them is held.
+    for piece in pieces(0..dataset.info().n_rows(), PIECE / 4) {
+        texts.extend(dataset.read(piece)?.into_strings().at(|| path)?);
+    }
+    Ok(texts)
+}
+
+/// Reads a list of numbers whole that must be whole and not negative, such as row pointers.
+pub(crate) fn read_positions(dataset: &dyn Hdf5Dataset) -> Result<Vec<u64>> {
+    let mut positions = Vec::new();
+    for piece in pieces(0..dataset.info().n_rows(), PIECE) {
+        let start = piece.start;
+        dataset.read(piece)?.append_positions(start, &mut positions).at(|| &dataset.info().path)?;
+    }
+    positions.shrink_to_fit();
+    Ok(positions)
 }
 
 /// A text attribute, if it is there and is one text.

@@ -19,8 +19,8 @@ use zheng17_core::source::MemorySource;
 use zheng17_core::{Error, Result};
 
 use crate::dataset::{Choices, Dataset, FeatureTypes, Format, Layout, MatrixInfo, OpenOptions};
-use crate::features::{INDEX, keep_types, strings, types_of};
-use crate::table::Table;
+use crate::features::{INDEX, keep_types, types_of};
+use crate::table::{ColumnData, Table};
 
 use folder::Files;
 use names::Features;
@@ -72,8 +72,8 @@ fn open_with_names(
     }
 
     let mut var = Table::from_index(INDEX, features.names);
-    var.set("gene_ids", strings(features.ids));
-    var.set("feature_types", strings(features.types));
+    var.set("gene_ids", ColumnData::Strings(features.ids));
+    var.set("feature_types", ColumnData::Strings(features.types));
     choices.feature_types = types_of(&var);
     let mut kept: Vec<usize> = (0..var.n_rows()).collect();
     keep_types(&var, &options.feature_types, &mut kept, &mut notes)
@@ -84,8 +84,8 @@ fn open_with_names(
     }
 
     let mut source = MemorySource::new(matrix, files.matrix.display().to_string())?;
-    source.cell_names.clone_from(&barcodes);
-    source.gene_names.clone_from(&var.index);
+    source.cell_names = barcodes.iter().map(str::to_owned).collect();
+    source.gene_names = var.index.iter().map(str::to_owned).collect();
     let location = files.matrix.strip_prefix(path).ok().filter(|inside| !inside.as_os_str().is_empty());
     let location = location.map_or_else(|| file_name(&files.matrix), |inside| inside.display().to_string());
     Ok(Dataset {

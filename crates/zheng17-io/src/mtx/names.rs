@@ -6,20 +6,21 @@ use zheng17_core::{Error, Result};
 
 use super::lines::Lines;
 use crate::features::GENE_EXPRESSION;
+use crate::table::Texts;
 
 /// The features of a matrix, in its order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Features {
-    pub(super) ids: Vec<String>,
-    pub(super) names: Vec<String>,
-    pub(super) types: Vec<String>,
+    pub(super) ids: Texts,
+    pub(super) names: Texts,
+    pub(super) types: Texts,
 }
 
 /// Names of cells: the first column.
-pub(super) fn read_barcodes(path: &Path) -> Result<Vec<String>> {
-    let mut barcodes = Vec::new();
+pub(super) fn read_barcodes(path: &Path) -> Result<Texts> {
+    let mut barcodes = Texts::default();
     for_each_row(path, |columns| {
-        barcodes.push(columns.next().unwrap_or_default().to_owned());
+        barcodes.extend(columns.next().or(Some("")));
     })?;
     Ok(barcodes)
 }
@@ -30,9 +31,9 @@ pub(super) fn read_features(path: &Path) -> Result<Features> {
     let mut features = Features::default();
     for_each_row(path, |columns| {
         let id = columns.next().unwrap_or_default();
-        features.ids.push(id.to_owned());
-        features.names.push(columns.next().filter(|name| !name.is_empty()).unwrap_or(id).to_owned());
-        features.types.push(columns.next().filter(|kind| !kind.is_empty()).unwrap_or(GENE_EXPRESSION).to_owned());
+        features.ids.extend([id]);
+        features.names.extend([columns.next().filter(|name| !name.is_empty()).unwrap_or(id)]);
+        features.types.extend([columns.next().filter(|kind| !kind.is_empty()).unwrap_or(GENE_EXPRESSION)]);
     })?;
     Ok(features)
 }

@@ -91,8 +91,8 @@ fn folder_of_cell_ranger_3() {
     assert_eq!(dataset.matrix.value_type, "int64");
     // Names may repeat (case 49): nothing is renamed.
     assert_eq!(dataset.var.index, ["A", "B", "A"]);
-    let ids = ["E1", "E2", "E3"].map(|id| Some(id.to_owned())).to_vec();
-    assert_eq!(dataset.var.column("gene_ids"), Some(&ColumnData::Strings(ids)));
+    let ids = vec!["E1", "E2", "E3"];
+    assert_eq!(dataset.var.column("gene_ids"), Some(&ColumnData::Strings(ids.into())));
     assert_eq!(dataset.notes, Vec::<String>::new());
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use zheng17_core::error::{Error, Result, ResultExt};
+use zheng17_core::error::{Error, Result};
 
 use super::array::{Element, SharedSink, mark_dataset, stored_bytes};
 use super::hdf5::{Attribute, DatasetId, DatasetSpec, Filters};
 use super::names::Names;
-use crate::table::{ColumnData, Numbers, Table, with_numbers};
+use crate::table::{ColumnData, Numbers, Table, Texts, with_numbers};
 
 /// Makes a group and says what it is, in AnnData's words.
 pub(crate) fn create_encoded_group(sink: &SharedSink, path: &str, encoding: &str, version: &str) -> Result<()> {
@@ -32,14 +32,23 @@ pub(crate) fn write_array<T: Element>(sink: &SharedSink, path: &str, values: &[T
 }
 
 /// Writes a list of texts.
-pub(crate) fn write_texts(sink: &SharedSink, path: &str, texts: &[&str]) -> Result<()> {
+pub(crate) fn write_texts<'t>(
+    sink: &SharedSink,
+    path: &str,
+    texts: impl ExactSizeIterator<Item = &'t str> + Clone,
+) -> Result<()> {
     let dataset = create_texts(sink, path, &[texts.len()], texts)?;
     mark_dataset(sink, dataset, "string-array")
 }
 
 /// Writes texts without saying what they are; `shape` is empty for a single one.
-pub(crate) fn create_texts(sink: &SharedSink, path: &str, shape: &[usize], texts: &[&str]) -> Result<DatasetId> {
-    if let Some(at) = texts.iter().position(|text| text.contains('\0')) {
+pub(crate) fn create_texts<'t>(
+    sink: &SharedSink,
+    path: &str,
+    shape: &[usize],
+    texts: impl ExactSizeIterator<Item = &'t str> + Clone,
+) -> Result<DatasetId> {
+    if let Some(at) = texts.clone().position(|text| text.contains('\0')) {
         return Err(Error::input(format!("text {} holds a NUL character, which HDF5 can't store", at + 1)).at(path));
     }
     sink.lock().create_texts(path, shape, texts)
@@ -68,8 +77,7 @@ pub(crate) fn write_table(sink: &SharedSink, path: &str, table: &Table) -> Resul
         write_column(sink, &format!("{path}/{name}"), &column.data)?;
         order.push(name);
     }
-    let index: Vec<&str> = table.index.iter().map(String::as_str).collect();
-    write_texts(sink, &format!("{path}/{index_name}"), &index)?;
+    write_texts(sink, &format!("{path}/{index_name}"), table.index.iter())?;
     let order: Vec<&str> = order.iter().map(String::as_str).collect();
     let mut sink = sink.lock();
     sink.set_group_attribute(path, "_index", Attribute::Text(index_name))?;
@@ -81,10 +89,11 @@ fn write_column(sink: &SharedSink, path: &str, data: &ColumnData) -> Result<()> 
     match data {
         ColumnData::Numbers(numbers) => with_numbers!(numbers, |v| write_array(sink, path, v)),
         ColumnData::Bools(values) => write_array(sink, path, values),
-        ColumnData::Strings(texts) => match texts.iter().map(Option::as_deref).collect::<Option<Vec<&str>>>() {
-            Some(texts) => write_texts(sink, path, &texts),
-            None => write_texts_with_gaps(sink, path, texts),
-        },
+        ColumnData::Strings(texts) => write_texts(sink, path, texts.iter()),
+        ColumnData::NullableStrings { values, mask } if mask.contains(&true) => {
+            write_texts_with_gaps(sink, path, values, mask)
+        }
+        ColumnData::NullableStrings { values, .. } => write_texts(sink, path, values.iter()),
         // Floats have a value for what is missing, and AnnData has no masked floats.
         ColumnData::NullableNumbers { values: Numbers::F32(values), mask } => {
             let values: Vec<f32> = fill(values, mask, f32::NAN);
@@ -115,18 +124,12 @@ fn fill<T: Copy>(values: &[T], mask: &[bool], missing: T) -> Vec<T> {
 }
 
 /// Texts, some of which are missing: AnnData before 0.12 has only categories for them.
-fn write_texts_with_gaps(sink: &SharedSink, path: &str, texts: &[Option<String>]) -> Result<()> {
-    let categories: Vec<&str> =
-        texts.iter().flatten().map(String::as_str).collect::<BTreeSet<&str>>().into_iter().collect();
-    let codes: Vec<i32> = texts
-        .iter()
-        .map(|text| match text {
-            Some(text) => categories.binary_search(&text.as_str()).map_or(-1, |at| at as i32),
-            None => -1,
-        })
-        .collect();
-    let categories = categories.into_iter().map(|text| Some(text.to_string())).collect();
-    write_categorical(sink, path, &codes, &ColumnData::Strings(categories), false)
+fn write_texts_with_gaps(sink: &SharedSink, path: &str, texts: &Texts, mask: &[bool]) -> Result<()> {
+    let rows = || texts.iter().zip(mask).map(|(text, &is_missing)| (!is_missing).then_some(text));
+    let categories: Vec<&str> = rows().flatten().collect::<BTreeSet<&str>>().into_iter().collect();
+    let code = |text| categories.binary_search(&text).map_or(-1, |at| at as i32);
+    let codes: Vec<i32> = rows().map(|text| text.map_or(-1, code)).collect();
+    write_categorical(sink, path, &codes, &ColumnData::Strings(categories.into()), false)
 }
 
 fn write_categorical(
@@ -154,11 +157,11 @@ fn write_categorical(
     match categories {
         ColumnData::Numbers(numbers) => with_numbers!(numbers, |v| write_array(sink, &path, v)),
         ColumnData::Bools(values) => write_array(sink, &path, values),
-        ColumnData::Strings(texts) => {
-            let texts = texts.iter().map(Option::as_deref).collect::<Option<Vec<&str>>>();
-            let texts = texts.ok_or_else(|| Error::input("a category is missing")).at(|| &path)?;
-            write_texts(sink, &path, &texts)
+        ColumnData::Strings(texts) => write_texts(sink, &path, texts.iter()),
+        ColumnData::NullableStrings { values, mask } if !mask.contains(&true) => {
+            write_texts(sink, &path, values.iter())
         }
+        ColumnData::NullableStrings { .. } => Err(Error::input("a category is missing").at(&path)),
         _ => Err(Error::input("categories must be texts, numbers or truth values").at(&path)),
     }
 }

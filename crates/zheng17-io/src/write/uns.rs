@@ -70,7 +70,7 @@ pub(crate) fn write_uns(sink: &SharedSink, path: &str, value: &UnsValue) -> Resu
         UnsValue::Bool(value) => write_scalar(sink, path, *value),
         UnsValue::Integer(value) => write_scalar(sink, path, *value),
         UnsValue::Float(value) => write_scalar(sink, path, *value),
-        UnsValue::Strings(texts) => write_texts(sink, path, &texts.iter().map(String::as_str).collect::<Vec<_>>()),
+        UnsValue::Strings(texts) => write_texts(sink, path, texts.iter().map(String::as_str)),
         UnsValue::Bools(values) => write_array(sink, path, values),
         UnsValue::Integers(values) => write_array(sink, path, values),
         UnsValue::Floats(values) => write_array(sink, path, values),
@@ -90,6 +90,6 @@ fn write_scalar<T: Element>(sink: &SharedSink, path: &str, value: T) -> Result<(
 }
 
 fn write_text(sink: &SharedSink, path: &str, text: &str) -> Result<()> {
-    let dataset = create_texts(sink, path, &[], &[text])?;
+    let dataset = create_texts(sink, path, &[], std::iter::once(text))?;
     mark_dataset(sink, dataset, "string")
 }

@@ -80,7 +80,7 @@ fn dump_matrix(whole: &CsrBuffer, out: &mut String) {
 
 fn dump_frame(name: &str, frame: &Table, out: &mut String) {
     let _ = write!(out, "{name} names:");
-    for label in &frame.index {
+    for label in frame.index.iter() {
         let _ = write!(out, " {}", quoted(Some(label)));
     }
     out.push('\n');
@@ -119,7 +119,10 @@ fn column_text(column: &ColumnData) -> String {
         }
         ColumnData::Bools(values) => format!("bool:{}", spaced(flags(values))),
         ColumnData::Strings(texts) => {
-            format!("text:{}", spaced(texts.iter().map(|text| quoted(text.as_deref())).collect()))
+            format!("text:{}", spaced(texts.iter().map(|text| quoted(Some(text))).collect()))
+        }
+        ColumnData::NullableStrings { values, mask } => {
+            format!("text:{}", masked(values.iter().map(|text| quoted(Some(text))).collect(), mask))
         }
         ColumnData::NullableNumbers { values, mask } => {
             let (kind, words) = number_words(values);

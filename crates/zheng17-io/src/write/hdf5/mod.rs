@@ -218,12 +218,17 @@ impl Hdf5Output {
     }
 
     /// Makes a dataset of texts of any length; `shape` is empty for a single one.
-    pub(crate) fn create_texts(&mut self, path: &str, shape: &[usize], texts: &[&str]) -> Result<DatasetId> {
+    pub(crate) fn create_texts<'t>(
+        &mut self,
+        path: &str,
+        shape: &[usize],
+        texts: impl ExactSizeIterator<Item = &'t str>,
+    ) -> Result<DatasetId> {
         if shape.iter().product::<usize>() != texts.len() {
             return Err(Error::internal(format!("{} texts for shape {shape:?}", texts.len())).at(path));
         }
         let mut heap = TextHeap::default();
-        let references = self.heap_texts(&mut heap, texts.iter().copied())?;
+        let references = self.heap_texts(&mut heap, texts)?;
         let bytes: Vec<u8> = references.iter().flat_map(|reference| heap.encode(*reference)).collect();
         let layout = self.write_contiguous(&bytes)?;
         self.add(path, Datatype::Plain(StoredType::Text), Dataspace::sized(shape, false), layout)

@@ -39,10 +39,10 @@ fn write(path: &std::path::Path) {
     let mut file = sink.lock();
     let texts = texts();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    file.create_texts("texts", &[texts.len()], &texts).expect("texts");
-    file.create_texts("single", &[], &["größe"]).expect("text");
-    file.create_texts("none", &[0], &[]).expect("texts");
-    file.create_texts("table", &[2, 3], &["a", "", "c", "d", "e", "f"]).expect("texts");
+    file.create_texts("texts", &[texts.len()], texts.iter().copied()).expect("texts");
+    file.create_texts("single", &[], ["größe"].into_iter()).expect("text");
+    file.create_texts("none", &[0], [].into_iter()).expect("texts");
+    file.create_texts("table", &[2, 3], ["a", "", "c", "d", "e", "f"].into_iter()).expect("texts");
     file.create_nothing("nothing").expect("nothing");
     let fields = [
         ("name".to_string(), Field::Texts(&["one".to_string(), "zwei ß".to_string()])),
@@ -78,7 +78,7 @@ fn write(path: &std::path::Path) {
         file.set_group_attribute("deep/a/b", name, value).expect("attribute");
     }
     file.create_group("gone").expect("group");
-    file.create_texts("gone/texts", &[1], &["x"]).expect("texts");
+    file.create_texts("gone/texts", &[1], ["x"].into_iter()).expect("texts");
     file.remove("gone");
     file.create_group("gone").expect("the name is free again");
     file.remove("gone");
@@ -130,8 +130,8 @@ fn misuse_is_an_error() {
     file.create_group("a").expect_err("taken");
     file.create_group("b/c").expect_err("no parent");
     file.create_group("").expect_err("no name");
-    file.create_texts("a", &[1], &["x"]).expect_err("taken by a group");
-    file.create_texts("t", &[2], &["x"]).expect_err("one text for two places");
+    file.create_texts("a", &[1], ["x"].into_iter()).expect_err("taken by a group");
+    file.create_texts("t", &[2], ["x"].into_iter()).expect_err("one text for two places");
     file.set_group_attribute("none", "x", Attribute::Bool(true)).expect_err("no such group");
     let spec = DatasetSpec { stored: u8::STORED, shape: vec![3], chunk: None, filters: Filters::default() };
     let id = file.create_dataset("d", &spec).expect("dataset");

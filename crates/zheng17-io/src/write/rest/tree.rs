@@ -139,7 +139,7 @@ impl Copier<'_> {
         } else if info.type_name == "str" {
             let texts = dataset.read(0..info.n_rows())?.into_strings()?;
             let shape: Vec<usize> = info.shape.iter().map(|&length| length as usize).collect();
-            create_texts(&self.sink, to, &shape, &texts.iter().map(String::as_str).collect::<Vec<_>>())?
+            create_texts(&self.sink, to, &shape, texts.iter().map(String::as_str))?
         } else if info.type_name == "record" {
             self.copy_records(&dataset.read(0..info.n_rows())?, to, &info.shape).at(|| from)?
         } else if is_scalar {
