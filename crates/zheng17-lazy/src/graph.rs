@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use zheng17_core::backend::{Transform, operations};
 use zheng17_core::matrix::{GeneMap, ValueKind};
-use zheng17_core::{ChunkKernels as _, ChunkSource, CsrBuffer, Result, Shape};
+use zheng17_core::{ChunkKernels as _, ChunkSource, Context, CsrBuffer, CsrView, Result, Shape};
 use zheng17_kernels::{FastKernels, KeptChunk, select_kept_into};
 
+use crate::by_genes;
 use crate::session::Session;
 use crate::store::Store;
 
@@ -41,6 +42,8 @@ pub(crate) struct Node {
     /// `None` once all chunks are kept.
     step: RwLock<Option<Arc<Step>>>,
     store: Option<Store>,
+    /// Whether selected genes of a source that is stored by genes were gathered.
+    gathered: AtomicBool,
     description: String,
 }
 
@@ -115,7 +118,7 @@ impl Node {
         };
         let store = limit.map(|limit| Store::new(n_chunks, Arc::clone(session.keeper()), limit));
         let (session, step) = (Arc::clone(session), RwLock::new(Some(Arc::new(step))));
-        Arc::new(Self { shape, session, step, store, description })
+        Arc::new(Self { shape, session, step, store, gathered: AtomicBool::new(false), description })
     }
 
     fn step(&self) -> Option<Arc<Step>> {
@@ -269,6 +272,45 @@ impl Node {
             store.forget(at);
         }
         Ok(())
+    }
+
+    /// The source, if this matrix is one that is stored by genes.
+    pub(crate) fn source_by_genes(&self) -> Option<Arc<dyn ChunkSource>> {
+        match self.step()?.as_ref() {
+            Step::Source { source, .. } if source.stored_by_genes() => Some(Arc::clone(source)),
+            _ => None,
+        }
+    }
+
+    /// Before a pass: selected genes of sources that are stored by genes are gathered once, in this node or those before it.
+    pub(crate) fn prepare(&self, ctx: &Context) -> Result<()> {
+        let Some(step) = self.step() else { return Ok(()) };
+        match step.as_ref() {
+            Step::Source { .. } => Ok(()),
+            Step::SelectGenes { input, map } => match input.source_by_genes() {
+                None => input.prepare(ctx),
+                Some(_) if self.gathered.swap(true, Ordering::Relaxed) => Ok(()),
+                Some(source) => {
+                    let is_selected = |&gene: &usize| map.new_index()[gene] != GeneMap::NOT_SELECTED;
+                    let selected: Vec<usize> = (0..input.shape.n_genes).filter(is_selected).collect();
+                    by_genes::keep_selected(self, source.as_ref(), &selected, ctx)
+                }
+            },
+            Step::SelectCells { input, .. } | Step::Transform { input, .. } => input.prepare(ctx),
+            Step::Multiply { a, b } => a.prepare(ctx).and_then(|()| b.prepare(ctx)),
+            Step::Concat { parts } => parts.iter().try_for_each(|part| part.prepare(ctx)),
+        }
+    }
+
+    /// Keeps rows that make whole chunks.
+    pub(crate) fn keep_rows(&self, rows: CsrView<'_>) {
+        let Some(store) = &self.store else { return };
+        let mut bytes = Vec::new();
+        for start in (0..rows.n_cells()).step_by(self.session.chunk_rows()) {
+            let end = (start + self.session.chunk_rows()).min(rows.n_cells());
+            let chunk = rows.rows(start..end);
+            store.offer(chunk.first_cell() / self.session.chunk_rows(), chunk, true, &mut bytes);
+        }
     }
 
     /// After a pass: what is kept whole needs no past.

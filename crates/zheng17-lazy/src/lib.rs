@@ -5,6 +5,7 @@
 //! else in a spill file. The rest is computed again. Neither that nor the size of chunks changes a bit of any result.
 
 mod budget;
+mod by_genes;
 mod graph;
 mod session;
 mod spill;
@@ -82,7 +83,7 @@ impl LazyMatrix {
     ) -> Result<()> {
         let node = &self.0;
         let state = || (Scratch::default(), CsrBuffer::new(0, ValueKind::F32), T::default());
-        node.session.pass(name, node, || {
+        node.session.pass(name, node, ctx, || {
             node.session.workers.in_turn(
                 node.n_chunks(),
                 ctx,
@@ -190,7 +191,10 @@ impl SparseBackend for Lazy {
     ) -> Result<CountSummary> {
         let node = &matrix.0;
         let n_genes = node.shape.n_genes;
-        node.session.pass("totals and moments", node, || {
+        node.session.pass("totals and moments", node, ctx, || {
+            if let Some(source) = node.source_by_genes() {
+                return by_genes::count_summary(&node.session, source.as_ref(), excluded, ctx);
+            }
             let folders = node.session.workers.fold(
                 node.n_chunks(),
                 ctx,
@@ -217,7 +221,7 @@ impl SparseBackend for Lazy {
     fn moment_summary(&self, matrix: &LazyMatrix, plan: &MomentPlan, ctx: &Context) -> Result<MomentSummary> {
         let node = &matrix.0;
         let n_genes = node.shape.n_genes;
-        node.session.pass("moments of normalised values", node, || {
+        node.session.pass("moments of normalised values", node, ctx, || {
             let folders = node.session.workers.fold(
                 node.n_chunks(),
                 ctx,
@@ -243,7 +247,7 @@ impl SparseBackend for Lazy {
         let n_cells = node.shape.n_cells;
         let mut total = Gram::new(plan.n_genes());
         let state = || (GramBlock::new(plan), Scratch::default(), CsrBuffer::new(0, ValueKind::F32));
-        node.session.pass("products of gene pairs", node, || {
+        node.session.pass("products of gene pairs", node, ctx, || {
             node.session.workers.in_turn(
                 n_cells.div_ceil(GRAM_BLOCK),
                 ctx,

@@ -52,16 +52,24 @@ impl Session {
     }
 
     /// Does something that goes through all chunks of a matrix, and records it.
-    pub(crate) fn pass<T>(&self, name: &str, node: &Node, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn pass<T>(
+        &self,
+        name: &str,
+        node: &Node,
+        ctx: &Context,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let (cells, entries) = (self.cells_read.load(Ordering::Relaxed), self.entries_read.load(Ordering::Relaxed));
         let started = Instant::now();
+        node.prepare(ctx)?;
         let done = work()?;
         node.forget_past_if_kept();
         let cells = self.cells_read.load(Ordering::Relaxed) - cells;
         let entries = self.entries_read.load(Ordering::Relaxed) - entries;
-        let read = match cells {
-            0 => "nothing read".to_owned(),
-            cells => format!("{cells} cells with {entries} entries read"),
+        let read = match (cells, entries) {
+            (0, 0) => "nothing read".to_owned(),
+            (0, entries) => format!("{entries} entries read gene by gene"),
+            (cells, entries) => format!("{cells} cells with {entries} entries read"),
         };
         let seconds = started.elapsed().as_secs_f64();
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
