@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
+mod bench;
 mod command;
 mod libhdf5;
 mod python;
@@ -37,12 +38,18 @@ enum Task {
         #[arg(long)]
         json: bool,
     },
+    /// Measure speed and memory beside scanpy; print tables.
+    ///
+    /// Inputs are simulated into target/bench and kept; all of them and the largest outputs take some 20 GB. The machine should
+    /// have nothing else to do.
+    Bench(bench::BenchArguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test { full } => test::run(full),
         Task::Conformance { backend, json } => test::conformance(backend.as_deref(), json),
+        Task::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

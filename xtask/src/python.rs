@@ -19,16 +19,21 @@ pub(crate) fn environment() -> Result<PathBuf, String> {
         run(Command::new(base).args(["-m", "venv", "--clear"]).arg(&folder))?;
         run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PACKAGES))?;
     }
-    let versions = "import sys, scanpy, anndata, h5py; \
-                    print('Python', sys.version.split()[0], '· scanpy', scanpy.__version__, '· anndata', \
-                    anndata.__version__, '· h5py', h5py.__version__)";
-    match output(&python, &["-W", "ignore", "-c", versions]) {
+    match versions(&python) {
         Some(versions) => {
             println!("{versions}");
             Ok(python)
         }
         None => Err(format!("{} can't import {}", python.display(), PACKAGES.join(" and "))),
     }
+}
+
+/// The versions of a Python and of what scanpy rests on.
+pub(crate) fn versions(python: &Path) -> Option<String> {
+    let script = "import sys, scanpy, anndata, h5py; \
+                  print('Python', sys.version.split()[0], '· scanpy', scanpy.__version__, '· anndata', \
+                  anndata.__version__, '· h5py', h5py.__version__)";
+    output(python, &["-W", "ignore", "-c", script])
 }
 
 fn has_packages(python: &Path) -> bool {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use zheng17::Choice;
+use zheng17_core::context::{Pass, PassRecorder};
 use zheng17_core::recipe::{self, Outcome, Params, RecipeVersion};
 use zheng17_core::{AnyBackend, Context, Error, Result, SparseBackend};
 use zheng17_io::dataset::{Dataset, OpenOptions};
@@ -42,9 +43,12 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<()> {
         gene_table: arguments.gene_table.as_deref(),
         force: arguments.force,
     };
-    let finished = job.execute(&context(&recipe.resources, arguments.quiet || arguments.json)?)?;
+    let mut ctx = context(&recipe.resources, arguments.quiet || arguments.json)?;
+    let recorder = Arc::new(PassRecorder::new(ctx.progress));
+    ctx.progress = Arc::clone(&recorder) as _;
+    let finished = job.execute(&ctx)?;
     if arguments.json {
-        return say(&format!("{:#}\n", finished.as_json(&job)));
+        return say(&format!("{:#}\n", finished.as_json(&job, &recorder.passes())));
     }
     if !arguments.quiet {
         say(&finished.as_text(&job))?;
@@ -211,8 +215,10 @@ impl Finished {
         text
     }
 
-    fn as_json(&self, job: &Job<'_>) -> Value {
+    fn as_json(&self, job: &Job<'_>, passes: &[Pass]) -> Value {
         let result = &self.outcome.result;
+        let pass =
+            |pass: &Pass| json!({ "name": pass.name, "cells": pass.n_cells, "seconds": pass.time.as_secs_f64() });
         json!({
             "input": self.dataset.path.display().to_string(),
             "format": self.dataset.format.to_string(),
@@ -232,6 +238,8 @@ impl Finished {
             "summary_sha256": result.digest,
             "explanation": self.outcome.explain().filter(|_| job.explain),
             "seconds": self.time.as_secs_f64(),
+            "cpu_seconds": terminal::cpu_time().map(|time| time.as_secs_f64()),
+            "passes": passes.iter().map(pass).collect::<Vec<_>>(),
             "peak_memory_bytes": peak_memory(),
             "warnings": result_file::warnings(&self.dataset, result),
             "notes": self.notes,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
+use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System, get_current_pid};
 use zheng17_core::context::{CancelToken, NoProgress, Progress};
 use zheng17_core::{Error, Result};
 
@@ -84,6 +85,15 @@ pub(crate) fn peak_memory() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
+}
+
+/// How long this process has kept processors busy, the system's work for it included, where the system tells.
+pub(crate) fn cpu_time() -> Option<Duration> {
+    let own = get_current_pid().ok()?;
+    let mut system = System::new().ok()?;
+    let what = ProcessRefreshKind::nothing().with_cpu();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[own]), false, what);
+    Some(Duration::from_millis(system.process(own)?.accumulated_cpu_time()))
 }
 
 /// Stops the run on Ctrl-C, SIGTERM and SIGHUP: through the token at the next chunk, or, after a while or a second signal, at

@@ -229,6 +229,14 @@ fn json_is_json_and_quiet_is_quiet() {
     assert_eq!(summary["n_selected_genes"], 30);
     assert_eq!(summary["n_components"], 29);
     assert!(summary["warnings"].to_string().contains("principal components: 29 instead of 50"), "{summary}");
+    let passes = summary["passes"].as_array().expect("a list");
+    let names: Vec<&str> = passes.iter().filter_map(|pass| pass["name"].as_str()).collect();
+    assert_eq!(names[..2], ["reading", "totals and moments"], "{names:?}");
+    assert_eq!(names.last(), Some(&"principal component scores"), "{names:?}");
+    let seconds: f64 = passes.iter().filter_map(|pass| pass["seconds"].as_f64()).sum();
+    assert!(passes.iter().all(|pass| pass["cells"] == 120), "{summary}");
+    assert!(seconds > 0.0 && seconds <= summary["seconds"].as_f64().expect("a number"), "{summary}");
+    assert!(summary["cpu_seconds"].as_f64().expect("a number") >= 0.0, "{summary}");
     let found: Value = serde_json::from_str(&run_well(folder.path(), "inspect counts.h5ad --json")).expect("JSON");
     assert_eq!(found["n_cells"], 120);
     assert_eq!(found["sample"]["looks_like_counts"], true);

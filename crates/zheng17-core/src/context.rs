@@ -2,8 +2,9 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
@@ -101,4 +102,64 @@ impl Progress for NoProgress {
     fn start(&self, _pass: &str, _n_cells: usize) {}
     fn advance(&self, _n_cells: usize) {}
     fn finish(&self) {}
+}
+
+/// A pass that is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pass {
+    /// What was done.
+    pub name: String,
+    /// How many cells it was to go through.
+    pub n_cells: usize,
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// Keeps the time of each pass, and tells somebody else of all progress.
+pub struct PassRecorder {
+    told: Arc<dyn Progress>,
+    record: Mutex<Record>,
+}
+
+#[derive(Default)]
+struct Record {
+    over: Vec<Pass>,
+    running: Option<(String, usize, Instant)>,
+}
+
+impl PassRecorder {
+    /// A recorder that tells `told`.
+    pub fn new(told: Arc<dyn Progress>) -> Self {
+        Self { told, record: Mutex::default() }
+    }
+
+    /// The passes that are over, in their order.
+    pub fn passes(&self) -> Vec<Pass> {
+        self.record().over.clone()
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        // What a panicking thread left is whole: every change is one step.
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Progress for PassRecorder {
+    fn start(&self, pass: &str, n_cells: usize) {
+        self.told.start(pass, n_cells);
+        self.record().running = Some((pass.to_owned(), n_cells, Instant::now()));
+    }
+
+    fn advance(&self, n_cells: usize) {
+        self.told.advance(n_cells);
+    }
+
+    fn finish(&self) {
+        let mut record = self.record();
+        if let Some((name, n_cells, started)) = record.running.take() {
+            record.over.push(Pass { name, n_cells, time: started.elapsed() });
+        }
+        drop(record);
+        self.told.finish();
+    }
 }
