@@ -7,11 +7,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use zheng17_core::backend::{GRAM_BLOCK, GramBuilder, Projection};
 use zheng17_core::exact::{Arithmetic, CountSummary, MomentPlan, MomentSummary};
 use zheng17_core::kernels::{OutputPlan, ScalarKernels};
 use zheng17_core::matrix::{GeneMap, ValueKind};
 use zheng17_core::{ChunkKernels, ChunkSource, CsrBuffer, Values};
-use zheng17_kernels::{CountFolder, FastKernels, GramBlock, KeptChunk, MomentFolder, PackedChunk, select_kept_into};
+use zheng17_kernels::{
+    CountFolder, FastKernels, GramBlock, KeptChunk, MomentFolder, PackedChunk, Scores, select_kept_into,
+};
 use zheng17_simulate::{Parameters, Simulation};
 
 const N_CELLS: usize = 4000;
@@ -148,16 +151,75 @@ fn selected(criterion: &mut Criterion) {
     group.bench_function("scaled rows, fast", |bench| {
         bench.iter(|| FastKernels::default().affine_into(small.view(), &output, &mut rows).expect("rows"));
     });
-    group.bench_function("products of gene pairs", |bench| {
-        let mut block = GramBlock::new(&output);
-        bench.iter(|| {
-            block.clear();
-            block.add(small.view(), &output);
-            block.multiply();
-        });
+    let projection = Projection {
+        n_components: 50,
+        weights: (0..50 * genes.n_selected()).map(|at| (at as f64).sin()).collect(),
+        offset: vec![0.1; 50],
+    };
+    let scores = Scores::new(&projection, &output);
+    let mut out = Vec::new();
+    group.bench_function("scores of 50 components, fast", |bench| bench.iter(|| scores.of(small.view(), &mut out)));
+    group.bench_function("scores of 50 components, scalar", |bench| {
+        bench.iter(|| projection.scores(small.view(), &output, &mut out));
     });
     group.finish();
 }
 
-criterion_group!(benches, counts, narrow_form, selected);
+/// Cells whose genes are stored in few or many of them: densities fall exponentially from gene to gene.
+fn selected_cells(entries_per_cell: f64) -> (CsrBuffer, OutputPlan) {
+    let n_genes = 1000;
+    let mut state = 1_u64;
+    let mut random = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f64 / (1 << 24) as f64
+    };
+    let factor = entries_per_cell / n_genes as f64 * 5.0 / (1.0 - (-5.0_f64).exp());
+    let densities: Vec<f64> = (0..n_genes).map(|_| ((-5.0 * random()).exp() * factor).min(1.0)).collect();
+    let mut cells = CsrBuffer::new(n_genes, ValueKind::F32);
+    for _ in 0..GRAM_BLOCK {
+        for (gene, &density) in densities.iter().enumerate() {
+            if random() < density {
+                cells.indices.push(gene as u32);
+                cells.values.push((1.0 + 30.0 * random().powi(6)).floor());
+            }
+        }
+        cells.end_row();
+    }
+    let plan = OutputPlan {
+        cell_scale: vec![0.5; GRAM_BLOCK].into(),
+        log: true,
+        mean: densities,
+        inverse_deviation: vec![2.0; n_genes],
+        max_value: None,
+    };
+    (cells, plan)
+}
+
+fn products(criterion: &mut Criterion) {
+    for entries_per_cell in [70, 200] {
+        let (cells, plan) = selected_cells(f64::from(entries_per_cell));
+        let pairs = |row| cells.view().row_indices(row).len() * (cells.view().row_indices(row).len() + 1) / 2;
+        let n_pairs: usize = (0..cells.n_cells()).map(pairs).sum();
+        let mut group = criterion.benchmark_group(format!("products of pairs, {entries_per_cell} entries a cell"));
+        group.throughput(Throughput::Elements(n_pairs as u64)).sample_size(20);
+        let mut block = GramBlock::new(&plan);
+        group.bench_function("fast", |bench| {
+            bench.iter(|| {
+                block.clear();
+                block.add(cells.view(), &plan);
+                block.multiply();
+            });
+        });
+        group.bench_function("scalar", |bench| {
+            bench.iter(|| {
+                let mut builder = GramBuilder::new(&plan);
+                builder.fold(cells.view(), &plan);
+                builder.finish()
+            });
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, counts, narrow_form, selected, products);
 criterion_main!(benches);

@@ -1,111 +1,322 @@
-//! Products of gene pairs over a block of cells, fast: genes in tiles that stay in cache.
+//! Products of gene pairs over a block of cells, fast.
 //!
-//! Each pair's products are added in cell order, as [`zheng17_core::backend::GramBuilder`] adds them, so the bits are the same.
+//! Genes are placed by their mean, so that those stored in many cells come first. Pairs with such a gene are summed as if its
+//! column were dense, 32 columns at a time in registers; pairs of rare genes are summed entry by entry. Each pair's products
+//! are added in cell order, as [`zheng17_core::backend::GramBuilder`] adds them, and the zeros of a dense column change no sum,
+//! so the bits are the same.
 
+use zheng17_core::CsrView;
 use zheng17_core::backend::Gram;
 use zheng17_core::kernels::OutputPlan;
-use zheng17_core::{CsrView, with_values};
 
-use crate::rows::normalise;
+use crate::corrections::Corrections;
 
-/// Bytes of the products that one tile covers.
+/// Columns that are summed together.
+const WIDTH: usize = 32;
+
+/// Cells whose values in such columns stay in the nearest cache.
+const ROWS_PER_GROUP: usize = 256;
+
+/// A column is treated as dense if more than one of so many cells has an entry in it.
+const RARE: usize = 30;
+
+/// Bytes of the products that one tile of rare genes covers.
 const TILE_BYTES: usize = 256 << 10;
 
 /// The corrections of some cells (see [`Gram`]) and the sums of their products.
 pub struct GramBlock {
     arch: pulp::Arch,
-    sums: Gram,
-    zero_values: Vec<f64>,
-    indptr: Vec<usize>,
-    genes: Vec<u32>,
-    corrections: Vec<f64>,
-    normalised: Vec<f64>,
+    corrections: Corrections,
+    /// Where each gene stands among genes by decreasing mean.
+    place: Vec<u32>,
+    n_rows: usize,
+    entries: Vec<Entry>,
+    columns: Columns,
+    /// Σ d of the gene at each place.
+    sums: Vec<f64>,
+    /// Σ dₐ·d_b of places b ≤ a at `a * stride + b`.
+    products: Vec<f64>,
+    stride: usize,
+}
+
+/// A correction of the block.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    row: u32,
+    place: u32,
+    value: f64,
 }
 
 impl GramBlock {
     /// No cells yet.
     pub fn new(plan: &OutputPlan) -> Self {
+        let n_genes = plan.n_genes();
+        let stride = n_genes.next_multiple_of(WIDTH);
+        let mut place = vec![0; n_genes];
+        for (to, gene) in genes_by_mean(plan).into_iter().enumerate() {
+            place[gene] = to as u32;
+        }
         Self {
             arch: pulp::Arch::new(),
-            sums: Gram::new(plan.n_genes()),
-            zero_values: plan.zero_values(),
-            indptr: vec![0],
-            genes: Vec::new(),
-            corrections: Vec::new(),
-            normalised: Vec::new(),
+            corrections: Corrections::new(plan),
+            place,
+            n_rows: 0,
+            entries: Vec::new(),
+            columns: Columns::default(),
+            sums: vec![0.0; n_genes],
+            products: vec![0.0; n_genes * stride],
+            stride,
         }
     }
 
     /// Forgets all cells.
     pub fn clear(&mut self) {
-        self.sums.products.fill(0.0);
-        self.sums.sums.fill(0.0);
-        self.indptr.truncate(1);
-        self.genes.clear();
-        self.corrections.clear();
+        self.n_rows = 0;
+        self.entries.clear();
+        self.sums.fill(0.0);
+        for (at, row) in self.products.chunks_exact_mut(self.stride.max(1)).enumerate() {
+            row[..(at + 1).next_multiple_of(WIDTH)].fill(0.0);
+        }
     }
 
-    /// Adds the next cells. Rows that are sorted, as those of selected genes are, cost nothing more.
+    /// Adds the next cells.
     pub fn add(&mut self, chunk: CsrView<'_>, plan: &OutputPlan) {
-        with_values!(chunk.values(), |values| {
-            for row in 0..chunk.n_cells() {
-                let range = chunk.row_range(row);
-                let scale = plan.cell_scale[chunk.first_cell() + row];
-                normalise(self.arch, &values[range.clone()], scale, plan.log, &mut self.normalised);
-                let first = self.genes.len();
-                for (&gene, &value) in chunk.indices()[range].iter().zip(&self.normalised) {
-                    let at = gene as usize;
-                    let correction = match plan.max_value {
-                        None => value * plan.inverse_deviation[at],
-                        Some(_) => plan.scaled(value, at) - self.zero_values[at],
-                    };
-                    self.genes.push(gene);
-                    self.corrections.push(correction);
-                    self.sums.sums[at] += correction;
-                }
-                if !self.genes[first..].is_sorted() {
-                    sort_row(&mut self.genes[first..], &mut self.corrections[first..]);
-                }
-                self.indptr.push(self.genes.len());
+        for row in 0..chunk.n_cells() {
+            let (genes, values) = self.corrections.of_row(chunk, row, plan);
+            for (&gene, &value) in genes.iter().zip(values) {
+                let place = self.place[gene as usize];
+                self.entries.push(Entry { row: self.n_rows as u32, place, value });
+                self.sums[place as usize] += value;
             }
-        });
+            self.n_rows += 1;
+        }
     }
 
     /// Sums the products of all cells added since [`GramBlock::clear`].
     pub fn multiply(&mut self) {
-        let n_genes = self.sums.n_genes;
-        let n_rows = self.indptr.len() - 1;
-        let tile_genes = (TILE_BYTES / (8 * n_genes.max(1))).max(1);
+        self.columns.fill(&self.entries, self.n_rows, self.sums.len());
+        let n_dense = self.columns.n_dense();
+        let (columns, products) = (&self.columns, &mut self.products);
+        self.arch.dispatch(DenseProducts { columns, n_dense, stride: self.stride, products });
+        self.multiply_rare(n_dense);
+    }
+
+    /// Sums the products of pairs of genes from a place on.
+    fn multiply_rare(&mut self, first_place: usize) {
+        let n_genes = self.sums.len();
+        if first_place >= n_genes {
+            return;
+        }
+        let (indptr, entries) = self.columns.rows_from(first_place);
+        let tile_genes = (TILE_BYTES / (8 * self.stride)).max(1);
         // How far each row has got.
-        let mut next = self.indptr[..n_rows].to_vec();
-        for first in (0..n_genes).step_by(tile_genes) {
-            let end = (first + tile_genes).min(n_genes) as u32;
-            let tile = &mut self.sums.products[first * n_genes..end as usize * n_genes];
-            for (row, next) in next.iter_mut().enumerate() {
-                let (start, stop) = (self.indptr[row], self.indptr[row + 1]);
-                while *next < stop && self.genes[*next] < end {
-                    let d = self.corrections[*next];
-                    let products = &mut tile[(self.genes[*next] as usize - first) * n_genes..][..n_genes];
-                    let below = start..=*next;
-                    for (&gene, &e) in self.genes[below.clone()].iter().zip(&self.corrections[below]) {
-                        products[gene as usize] += d * e;
+        let mut next = indptr[..self.n_rows].to_vec();
+        for first in (first_place..n_genes).step_by(tile_genes) {
+            let end = (first + tile_genes).min(n_genes);
+            let tile = &mut self.products[first * self.stride..end * self.stride];
+            for (pointers, next) in indptr.windows(2).zip(&mut next) {
+                let row = &entries[pointers[0]..pointers[1]];
+                let mut at = *next - pointers[0];
+                while let Some(&(place, d)) = row.get(at).filter(|entry| (entry.0 as usize) < end) {
+                    let products = &mut tile[(place as usize - first) * self.stride..][..self.stride];
+                    for &(other, e) in &row[..=at] {
+                        products[other as usize] += d * e;
                     }
-                    *next += 1;
+                    at += 1;
                 }
+                *next = pointers[0] + at;
+            }
+        }
+    }
+}
+
+/// Sums blocks to the [`Gram`] of all cells.
+pub struct GramTotal {
+    genes: Vec<usize>,
+    sums: Vec<f64>,
+    products: Vec<f64>,
+    stride: usize,
+}
+
+impl GramTotal {
+    /// The sums over no cells.
+    pub fn new(plan: &OutputPlan) -> Self {
+        let GramBlock { sums, products, stride, .. } = GramBlock::new(plan);
+        Self { genes: genes_by_mean(plan), sums, products, stride }
+    }
+
+    /// Adds a block, made with the same plan. Blocks must be added in cell order to keep the bits.
+    pub fn add(&mut self, block: &GramBlock) {
+        for (total, block) in self.sums.iter_mut().zip(&block.sums) {
+            *total += block;
+        }
+        let stride = self.stride.max(1);
+        let rows = self.products.chunks_exact_mut(stride).zip(block.products.chunks_exact(stride));
+        for (at, (total, block)) in rows.enumerate() {
+            for (total, block) in total[..=at].iter_mut().zip(block) {
+                *total += block;
             }
         }
     }
 
-    /// The sums.
-    pub fn sums(&self) -> &Gram {
-        &self.sums
+    /// The sums over all cells.
+    pub fn finish(self) -> Gram {
+        let n_genes = self.genes.len();
+        let mut gram = Gram::new(n_genes);
+        for (at, &gene) in self.genes.iter().enumerate() {
+            gram.sums[gene] = self.sums[at];
+            for (&other, &product) in self.genes[..=at].iter().zip(&self.products[at * self.stride..]) {
+                gram.products[gene.max(other) * n_genes + gene.min(other)] = product;
+            }
+        }
+        gram
     }
 }
 
-fn sort_row(genes: &mut [u32], corrections: &mut [f64]) {
-    let mut entries: Vec<(u32, f64)> = genes.iter().copied().zip(corrections.iter().copied()).collect();
-    entries.sort_by_key(|entry| entry.0);
-    for (at, (gene, correction)) in entries.into_iter().enumerate() {
-        (genes[at], corrections[at]) = (gene, correction);
+/// Genes by decreasing mean: those stored in many cells are among the first.
+fn genes_by_mean(plan: &OutputPlan) -> Vec<usize> {
+    let mut genes: Vec<usize> = (0..plan.n_genes()).collect();
+    genes.sort_by(|&a, &b| plan.mean[b].total_cmp(&plan.mean[a]));
+    genes
+}
+
+/// The entries of a block by group of rows, then by place, then by row.
+#[derive(Default)]
+struct Columns {
+    n_rows: usize,
+    n_places: usize,
+    /// Where the entries of a group and place begin, at `group * n_places + place`.
+    starts: Vec<u32>,
+    /// The row of each entry, within its group.
+    rows: Vec<u16>,
+    values: Vec<f64>,
+    /// While they are filled: where the next entry of a group and place goes.
+    next: Vec<u32>,
+}
+
+impl Columns {
+    fn fill(&mut self, entries: &[Entry], n_rows: usize, n_places: usize) {
+        let Self { starts, rows, values, next, .. } = self;
+        (self.n_rows, self.n_places) = (n_rows, n_places);
+        let key = |entry: &Entry| entry.row as usize / ROWS_PER_GROUP * n_places + entry.place as usize;
+        starts.clear();
+        starts.resize(n_rows.div_ceil(ROWS_PER_GROUP) * n_places + 1, 0);
+        for entry in entries {
+            starts[key(entry) + 1] += 1;
+        }
+        let mut total = 0;
+        for start in starts.iter_mut() {
+            total += *start;
+            *start = total;
+        }
+        next.clone_from(starts);
+        rows.resize(entries.len(), 0);
+        values.resize(entries.len(), 0.0);
+        for entry in entries {
+            let next = &mut next[key(entry)];
+            rows[*next as usize] = (entry.row as usize % ROWS_PER_GROUP) as u16;
+            values[*next as usize] = entry.value;
+            *next += 1;
+        }
+    }
+
+    /// The rows and values of a group of rows at a place.
+    #[inline(always)]
+    fn list(&self, group: usize, place: usize) -> (&[u16], &[f64]) {
+        let at = group * self.n_places + place;
+        let range = self.starts[at] as usize..self.starts[at + 1] as usize;
+        (&self.rows[range.clone()], &self.values[range])
+    }
+
+    fn n_groups(&self) -> usize {
+        self.n_rows.div_ceil(ROWS_PER_GROUP)
+    }
+
+    /// How many places, a multiple of the width unless all, have columns that are treated as dense.
+    fn n_dense(&self) -> usize {
+        let n_entries = |places: std::ops::Range<usize>| -> usize {
+            (0..self.n_groups())
+                .flat_map(|group| places.clone().map(move |place| self.list(group, place).0.len()))
+                .sum()
+        };
+        let mut n_dense = 0;
+        while n_dense < self.n_places {
+            let end = (n_dense + WIDTH).min(self.n_places);
+            if n_entries(n_dense..end) * RARE < (end - n_dense) * self.n_rows {
+                break;
+            }
+            n_dense = end;
+        }
+        n_dense
+    }
+
+    /// The entries from a place on by row, then by place: row pointers, and place and value of each.
+    fn rows_from(&self, first_place: usize) -> (Vec<usize>, Vec<(u32, f64)>) {
+        let groups =
+            || (0..self.n_groups()).flat_map(|group| (first_place..self.n_places).map(move |place| (group, place)));
+        let mut indptr = vec![0; self.n_rows + 1];
+        for (group, place) in groups() {
+            for &row in self.list(group, place).0 {
+                indptr[group * ROWS_PER_GROUP + row as usize + 1] += 1;
+            }
+        }
+        let mut total = 0;
+        for pointer in &mut indptr {
+            total += *pointer;
+            *pointer = total;
+        }
+        let mut next = indptr.clone();
+        let mut entries = vec![(0, 0.0); total];
+        for (group, place) in groups() {
+            let (rows, values) = self.list(group, place);
+            for (&row, &value) in rows.iter().zip(values) {
+                let next = &mut next[group * ROWS_PER_GROUP + row as usize];
+                entries[*next] = (place as u32, value);
+                *next += 1;
+            }
+        }
+        (indptr, entries)
+    }
+}
+
+/// Sums the products of pairs with one of the first places.
+struct DenseProducts<'a> {
+    columns: &'a Columns,
+    n_dense: usize,
+    stride: usize,
+    products: &'a mut [f64],
+}
+
+impl pulp::NullaryFnOnce for DenseProducts<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { columns, n_dense, stride, products } = self;
+        let mut dense = vec![[0.0_f64; WIDTH]; ROWS_PER_GROUP];
+        for first in (0..n_dense).step_by(WIDTH) {
+            let tile = first..(first + WIDTH).min(columns.n_places);
+            for group in 0..columns.n_groups() {
+                dense.fill([0.0; WIDTH]);
+                for place in tile.clone() {
+                    let (rows, values) = columns.list(group, place);
+                    for (&row, &value) in rows.iter().zip(values) {
+                        dense[row as usize][place - first] = value;
+                    }
+                }
+                for place in first..columns.n_places {
+                    let (rows, values) = columns.list(group, place);
+                    let sums = &mut products[place * stride + first..][..WIDTH];
+                    let mut in_registers = [0.0; WIDTH];
+                    in_registers.copy_from_slice(sums);
+                    for (&row, &d) in rows.iter().zip(values) {
+                        for (sum, e) in in_registers.iter_mut().zip(&dense[row as usize]) {
+                            *sum += d * e;
+                        }
+                    }
+                    sums.copy_from_slice(&in_registers);
+                }
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@
 )]
 
 mod bytes;
+mod corrections;
 mod counts;
 mod gram;
 mod lanes;
@@ -16,12 +17,14 @@ mod log1p;
 mod moments;
 mod packed;
 mod rows;
+mod scores;
 
 pub use counts::CountFolder;
-pub use gram::GramBlock;
+pub use gram::{GramBlock, GramTotal};
 pub use moments::MomentFolder;
 pub use packed::{KeptChunk, PackedChunk};
 pub use rows::select_kept_into;
+pub use scores::Scores;
 use zheng17_core::exact::{CountSummary, MomentPlan, MomentSummary};
 use zheng17_core::kernels::OutputPlan;
 use zheng17_core::matrix::GeneMap;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use zheng17_core::backend::{GRAM_BLOCK, GramBuilder, Projection};
 use zheng17_core::exact::{Arithmetic, CountSummary, MomentPlan, MomentSummary};
 use zheng17_core::kernels::{OutputPlan, ScalarKernels};
 use zheng17_core::matrix::{GeneMap, ValueKind};
 use zheng17_core::{ChunkKernels, CsrBuffer, Values};
-use zheng17_kernels::{CountFolder, FastKernels, MomentFolder};
+use zheng17_kernels::{CountFolder, FastKernels, GramBlock, GramTotal, MomentFolder, Scores};
 
 const N_GENES: usize = 40;
 
@@ -131,4 +132,92 @@ fn sums_survive_many_rows() {
     fast.fold(chunk.view()).expect("fast");
     assert_eq!(fast.finish().expect("fast"), scalar);
     assert_eq!(scalar.genes()[1].sum, (n_cells as u128) << 52);
+}
+
+/// Selected genes of all densities, over more cells than one block has.
+fn selected_cells(n_genes: usize, n_cells: usize, densest: f64) -> (CsrBuffer, OutputPlan) {
+    let mut state = 1_u64;
+    let mut random = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f64 / (1 << 24) as f64
+    };
+    let mut chunk = CsrBuffer::new(n_genes, ValueKind::F32);
+    let density = |gene: usize| densest * ((gene * 7) % n_genes) as f64 / n_genes as f64;
+    let mut mean = vec![0.0; n_genes];
+    for _ in 0..n_cells {
+        for (gene, mean) in mean.iter_mut().enumerate() {
+            if random() < density(gene).powi(2) {
+                chunk.indices.push(gene as u32);
+                chunk.values.push((1.0 + 30.0 * random().powi(4)).floor());
+                *mean += 1.0 / n_cells as f64;
+            }
+        }
+        chunk.end_row();
+    }
+    let plan = OutputPlan {
+        cell_scale: (0..n_cells).map(|cell| 0.5 + cell as f64 / n_cells as f64).collect(),
+        log: true,
+        mean,
+        inverse_deviation: (0..n_genes).map(|gene| if gene == 9 { 0.0 } else { 1.0 / (gene + 1) as f64 }).collect(),
+        max_value: None,
+    };
+    (chunk, plan)
+}
+
+#[test]
+fn products_of_gene_pairs() {
+    for (n_genes, n_cells, densest, clip) in [
+        (150, GRAM_BLOCK + 300, 0.5, None),
+        (150, 500, 1.0, Some(0.1)),
+        (75, 90, 0.1, None),
+        (1, 3, 1.0, None),
+        (5, 0, 1.0, None),
+        (0, 3, 1.0, None),
+    ] {
+        let (chunk, mut plan) = selected_cells(n_genes, n_cells, densest);
+        plan.max_value = clip;
+        let mut scalar = GramBuilder::new(&plan);
+        scalar.fold(chunk.view(), &plan);
+        let mut total = GramTotal::new(&plan);
+        let mut block = GramBlock::new(&plan);
+        for first in (0..n_cells).step_by(GRAM_BLOCK) {
+            block.clear();
+            let end = (first + GRAM_BLOCK).min(n_cells);
+            let middle = (first + 77).min(end);
+            block.add(chunk.view().rows(first..middle), &plan);
+            block.add(chunk.view().rows(middle..end), &plan);
+            block.multiply();
+            total.add(&block);
+        }
+        let (fast, scalar) = (total.finish(), scalar.finish());
+        let bits = |numbers: &[f64]| numbers.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&fast.products), bits(&scalar.products), "{n_genes} genes, {n_cells} cells");
+        assert_eq!(bits(&fast.sums), bits(&scalar.sums));
+    }
+}
+
+#[test]
+fn scores() {
+    for (n_genes, n_components, clip) in
+        [(150, 50, None), (150, 64, Some(0.2)), (150, 33, None), (20, 7, None), (20, 0, None)]
+    {
+        let (mut chunk, mut plan) = selected_cells(n_genes, 70, 0.7);
+        plan.max_value = clip;
+        // One row is not sorted.
+        let end = chunk.indptr[1] as usize;
+        chunk.indices[..end].reverse();
+        let Values::F32(values) = &mut chunk.values else { unreachable!("made as 32-bit values") };
+        values[..end].reverse();
+        let projection = Projection {
+            n_components,
+            weights: (0..n_genes * n_components).map(|at| (at as f64).sin()).collect(),
+            offset: (0..n_components).map(|at| (at as f64).cos()).collect(),
+        };
+        let mut scalar = Vec::new();
+        projection.scores(chunk.view(), &plan, &mut scalar);
+        let mut fast = Vec::new();
+        Scores::new(&projection, &plan).of(chunk.view(), &mut fast);
+        let bits = |numbers: &[f32]| numbers.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&fast), bits(&scalar), "{n_genes} genes, {n_components} components");
+    }
 }

@@ -26,7 +26,7 @@ use zheng17_core::matrix::{CsrBuffer, GeneMap, ValueKind};
 use zheng17_core::{
     Capabilities, ChunkKernels as _, ChunkSource, Context, Error, Result, Selection, Shape, SparseBackend,
 };
-use zheng17_kernels::{CountFolder, FastKernels, GramBlock, MomentFolder};
+use zheng17_kernels::{CountFolder, FastKernels, GramBlock, GramTotal, MomentFolder, Scores};
 
 use crate::graph::{Loaded, Node, Scratch, Step};
 use crate::session::Session;
@@ -245,7 +245,7 @@ impl SparseBackend for Lazy {
     fn gram(&self, matrix: &LazyMatrix, plan: &OutputPlan, ctx: &Context) -> Result<Gram> {
         let node = &matrix.0;
         let n_cells = node.shape.n_cells;
-        let mut total = Gram::new(plan.n_genes());
+        let mut total = GramTotal::new(plan);
         let state = || (GramBlock::new(plan), Scratch::default(), CsrBuffer::new(0, ValueKind::F32));
         node.session.pass("products of gene pairs", node, ctx, || {
             node.session.workers.in_turn(
@@ -261,12 +261,12 @@ impl SparseBackend for Lazy {
                     Ok(())
                 },
                 &mut |(block, _, rows), _| {
-                    total.add(block.sums());
+                    total.add(block);
                     Ok(rows.n_cells())
                 },
             )
         })?;
-        Ok(total)
+        Ok(total.finish())
     }
 
     fn project(
@@ -277,8 +277,9 @@ impl SparseBackend for Lazy {
         ctx: &Context,
         sink: &mut RowSink<'_>,
     ) -> Result<()> {
+        let projection = Scores::new(projection, plan);
         let make = |rows: &CsrBuffer, scores: &mut Vec<f32>| {
-            projection.scores(rows.view(), plan, scores);
+            projection.of(rows.view(), scores);
             Ok(())
         };
         matrix.in_order("scores", ctx, make, |rows, scores| sink(rows.first_cell, scores))

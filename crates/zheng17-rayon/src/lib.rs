@@ -21,7 +21,9 @@ use zheng17_core::matrix::{CsrBuffer, GeneMap, ValueKind};
 use zheng17_core::{
     Capabilities, ChunkKernels, ChunkSource, Context, CsrView, Result, Selection, Shape, SparseBackend,
 };
-use zheng17_kernels::{CountFolder, FastKernels, GramBlock, KeptChunk, MomentFolder, select_kept_into};
+use zheng17_kernels::{
+    CountFolder, FastKernels, GramBlock, GramTotal, KeptChunk, MomentFolder, Scores, select_kept_into,
+};
 
 /// The backend.
 #[derive(Debug, Clone)]
@@ -219,7 +221,7 @@ impl SparseBackend for Rayon {
 
     fn gram(&self, matrix: &ChunkedMatrix, plan: &OutputPlan, ctx: &Context) -> Result<Gram> {
         let n_cells = matrix.shape().n_cells;
-        let mut total = Gram::new(plan.n_genes());
+        let mut total = GramTotal::new(plan);
         matrix.workers.in_turn(
             n_cells.div_ceil(GRAM_BLOCK),
             ctx,
@@ -233,11 +235,11 @@ impl SparseBackend for Rayon {
                 Ok(())
             },
             &mut |(block, rows), _| {
-                total.add(block.sums());
+                total.add(block);
                 Ok(rows.n_cells())
             },
         )?;
-        Ok(total)
+        Ok(total.finish())
     }
 
     fn project(
@@ -248,8 +250,9 @@ impl SparseBackend for Rayon {
         ctx: &Context,
         sink: &mut RowSink<'_>,
     ) -> Result<()> {
+        let projection = Scores::new(projection, plan);
         let make = |rows: CsrView<'_>, scores: &mut Vec<f32>| {
-            projection.scores(rows, plan, scores);
+            projection.of(rows, scores);
             Ok(())
         };
         Self::in_order(matrix, ctx, make, |rows, scores| sink(rows.first_cell(), scores))
