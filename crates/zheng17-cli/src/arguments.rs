@@ -27,6 +27,7 @@ pub(crate) struct Arguments {
 #[allow(clippy::large_enum_variant, reason = "there is one of it in a process")]
 pub(crate) enum Command {
     Run(RunArguments),
+    Plan(PlanArguments),
     Inspect(InspectArguments),
     Backends(BackendsArguments),
     Simulate(SimulateArguments),
@@ -107,6 +108,30 @@ pub(crate) struct RunArguments {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Write the summary as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) matrix: MatrixArguments,
+}
+
+/// Show what a run would do and take, without running it: backend, passes, what is read and spilled, peak memory, output size
+///
+/// Takes the options of `zheng17 run`. Looks at a few cells only. The numbers are estimates: how many entries the selected genes
+/// have is known only after they are selected.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    zheng17 plan 1M_neurons_filtered_gene_bc_matrices_h5.h5 --pca\n  \
+    zheng17 plan cells.h5ad --pca --memory 2GiB --write-x none\n  \
+    zheng17 plan cells.h5ad --json")]
+pub(crate) struct PlanArguments {
+    /// The counts: .h5ad, 10x .h5, a 10x folder, or .mtx with or without .gz
+    pub(crate) input: PathBuf,
+    #[command(flatten)]
+    pub(crate) recipe: RecipeArguments,
+    /// What would be written as X
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = WriteX::Scaled)]
+    pub(crate) write_x: WriteX,
+    /// Write it as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

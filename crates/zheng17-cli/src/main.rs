@@ -5,6 +5,7 @@ mod backends;
 mod demo;
 mod gene_table;
 mod inspect;
+mod plan;
 mod result_file;
 mod run;
 mod simulate;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
 fn dispatch(command: &Command) -> Result<()> {
     match command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Plan(arguments) => plan::plan(arguments),
         Command::Inspect(arguments) => inspect::inspect(arguments),
         Command::Backends(arguments) => backends::backends(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),

@@ -15,7 +15,7 @@ use zheng17_core::{AnyBackend, Context, Error, Result, SparseBackend};
 use zheng17_io::dataset::{Dataset, OpenOptions};
 use zheng17_io::write::{self, Compression, CreateOptions, TemporaryFile};
 
-use crate::arguments::{ResourceArguments, RunArguments, WriteX};
+use crate::arguments::{RecipeArguments, ResourceArguments, RunArguments, WriteX};
 use crate::terminal::{self, bytes, complain, count, peak_memory, say, seconds};
 use crate::{gene_table, result_file};
 
@@ -29,13 +29,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<()> {
     let job = Job {
         input: &arguments.input,
         options: arguments.matrix.options(),
-        params: Params {
-            version: RecipeVersion::from_name(&recipe.recipe_version)?,
-            n_top_genes: recipe.top_genes,
-            log: !recipe.no_log,
-            max_value: recipe.max_value,
-            components: recipe.pca,
-        },
+        params: params(recipe)?,
         backend: &recipe.resources.backend,
         output: &arguments.output,
         explain: arguments.explain,
@@ -62,6 +56,36 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<()> {
     }
     Ok(())
 }
+
+/// What the recipe should do.
+///
+/// # Errors
+/// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) for a version that there is not.
+pub(crate) fn params(recipe: &RecipeArguments) -> Result<Params> {
+    Ok(Params {
+        version: RecipeVersion::from_name(&recipe.recipe_version)?,
+        n_top_genes: recipe.top_genes,
+        log: !recipe.no_log,
+        max_value: recipe.max_value,
+        components: recipe.pca,
+    })
+}
+
+/// Opens a file for a backend, which may not be there.
+///
+/// # Errors
+/// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) for a backend that there is not; those of opening.
+pub(crate) fn open(path: &Path, options: OpenOptions, backend: &str, ctx: &Context) -> Result<Dataset> {
+    // Before anything is read.
+    if backend != zheng17::AUTO {
+        zheng17::registry()?.find(backend)?;
+    }
+    let memory = ctx.memory.map(|memory| memory / SHARE_OF_READERS);
+    zheng17_io::open(path, &OpenOptions { memory, ..options })
+}
+
+/// One part of the memory in so many may be taken by readers of matrices that are stored by genes.
+const SHARE_OF_READERS: u64 = 4;
 
 /// Threads, signals and progress of a run.
 ///
@@ -111,10 +135,7 @@ impl Job<'_> {
         let inputs = [self.input.to_owned()];
         self.params.check()?;
         self.check_outputs(&inputs)?;
-        if self.backend != zheng17::AUTO {
-            zheng17::registry()?.find(self.backend)?;
-        }
-        let dataset = zheng17_io::open(self.input, &self.options)?;
+        let dataset = open(self.input, self.options.clone(), self.backend, ctx)?;
         let Choice { backend, reason } = zheng17::choose(self.backend, &dataset.source, ctx)?;
         let backend_name = backend.capabilities().name.clone();
         let outcome = recipe::run(Arc::new(backend), Arc::clone(&dataset.source), &self.params, ctx)?;

@@ -114,7 +114,7 @@ fn memory_chunks_and_backends_change_no_bit() {
         assert!(bytes(&format!("--backend lazy {options}")).0 == lazy, "{options}");
     }
     let (auto, said) = bytes("");
-    assert!(said.contains("rayon: about "), "{said}");
+    assert!(said.contains("rayon: the matrix takes about "), "{said}");
     // The record names the backend; nothing else differs.
     assert_eq!(auto.len(), lazy.len());
     let differing = auto.iter().zip(&lazy).filter(|(a, b)| a != b).count();
@@ -141,7 +141,7 @@ fn too_little_memory_and_wrong_folders_are_refused() {
 fn a_run_writes_what_it_says() {
     let folder = with_counts();
     let said = run_well(folder.path(), "run counts.h5ad -o out.h5ad --top-genes 50 --pca 7 --gene-table genes.tsv");
-    for part in ["counts.h5ad (AnnData h5ad)", "120", "3,000, ", "50 selected", "7, with ", "exact", "rayon: about "] {
+    for part in ["counts.h5ad (AnnData h5ad)", "120", "3,000, ", "50 selected", "7, with ", "exact", "rayon: the matrix takes about "] {
         assert!(said.contains(part), "{part} is not in {said}");
     }
     assert_eq!(names(folder.path()), ["counts.h5ad", "genes.tsv", "out.h5ad"]);
@@ -385,4 +385,48 @@ fn the_demo_ends_with_what_to_look_at() {
     run_well(folder.path(), "demo --cells 100");
     let result = open(&folder.path().join("zheng17-demo.h5ad"));
     assert_eq!((result.source.shape().n_cells, result.source.shape().n_genes), (100, 1000));
+}
+
+/// A number in what a command says as JSON.
+fn number(json: &str, name: &str) -> f64 {
+    let value: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    value[name].as_f64().unwrap_or_else(|| panic!("no number {name} in {json}"))
+}
+
+#[test]
+fn a_plan_foretells_memory_and_output() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run_well(folder.path(), "simulate --cells 4000 --genes 9000 -o counts.h5ad");
+    for options in [
+        "",
+        "--pca",
+        "--backend serial --pca",
+        "--backend lazy --pca --write-x lognorm",
+        "--backend lazy --memory 100MiB",
+        "--recipe-version scanpy-main --write-x none",
+    ] {
+        let plan = run_well(folder.path(), &format!("plan counts.h5ad --json {options}"));
+        let ran = run_well(folder.path(), &format!("run counts.h5ad -o out.h5ad -f --json {options}"));
+        let (foretold, peak) = (number(&plan, "peak_memory_bytes"), number(&ran, "peak_memory_bytes"));
+        let allowed = (peak / 4.0).max(64.0 * 1024.0 * 1024.0);
+        assert!((foretold - peak).abs() <= allowed, "{options}: {foretold} foretold, {peak} taken");
+        if options.contains("scaled") || !options.contains("--write-x") {
+            let size = fs::metadata(folder.path().join("out.h5ad")).expect("the output").len() as f64;
+            let foretold = number(&plan, "output_bytes");
+            assert!((foretold - size).abs() <= size / 10.0, "{options}: {foretold} foretold, {size} written");
+        }
+        assert_eq!(
+            number(&plan, "n_entries"),
+            number(&run_well(folder.path(), "inspect counts.h5ad --json"), "n_entries")
+        );
+    }
+    let said = run_well(folder.path(), "plan counts.h5ad --pca");
+    for part in
+        ["4,000 x 9,000", "rayon: the matrix takes about", "pass 5", "reads 100 % of the file", "peak memory    about"]
+    {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    assert!(run_badly(folder.path(), "plan counts.h5ad --backend nothing", 2).contains("rayon, lazy, serial"));
+    assert!(run_badly(folder.path(), "plan nothing.h5ad", 2).contains("nothing.h5ad"));
+    assert!(run_badly(folder.path(), "plan counts.h5ad --top-genes 0", 2).contains("0"));
 }

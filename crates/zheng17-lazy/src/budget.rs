@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System, get_current_pid};
-use zheng17_core::{Error, Result, Shape};
+use zheng17_core::{ChunkSource, Context, Error, Result, Shape};
 use zheng17_rayon::USUAL_CHUNK_ENTRIES;
 
 /// The share of the memory that chunks on their way may take.
@@ -23,13 +23,50 @@ const BYTES_OF_A_CELL: u64 = 96;
 const BYTES_OF_A_GENE: u64 = 96;
 
 /// Genes that are selected, as long as nobody knows.
-const USUAL_SELECTED: u64 = 1000;
+const USUAL_SELECTED: usize = 1000;
 
 /// Matrices of selected genes × selected genes that PCA needs besides one for each worker.
 const PCA_MATRICES: u64 = 6;
 
 /// Entries per cell over genes where a source doesn't tell: more than most assays have.
 const USUAL_DENSITY: f64 = 0.1;
+
+/// What a run needs besides the chunks that it keeps, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkingMemory {
+    /// Cells × genes.
+    pub shape: Shape,
+    /// Entries of the matrix.
+    pub n_entries: u64,
+    /// Workers.
+    pub threads: usize,
+    /// Rows per chunk.
+    pub chunk_rows: usize,
+    /// Selected genes, between which components are sought; 0 for no components.
+    pub n_selected: usize,
+}
+
+impl WorkingMemory {
+    /// As long as the whole matrix is gone through: chunks on their way, sums and results.
+    pub fn while_selecting(&self) -> u64 {
+        let (threads, n_genes) = (self.threads as u64, self.shape.n_genes as u64);
+        let row_entries = self.n_entries.div_ceil(self.shape.n_cells.max(1) as u64).max(1);
+        let chunk = (self.chunk_rows.min(self.shape.n_cells) as u64).saturating_mul(row_entries);
+        threads * (chunk * BYTES_ON_ITS_WAY + READER_BYTES)
+            + (threads + 2) * n_genes * BYTES_OF_A_GENE
+            + self.of_cells()
+    }
+
+    /// As long as components are sought and written: products of genes, and results.
+    pub fn while_finding_components(&self) -> u64 {
+        let n_selected = self.n_selected as u64;
+        (self.threads as u64 + PCA_MATRICES) * n_selected * n_selected * 8 + self.of_cells()
+    }
+
+    fn of_cells(&self) -> u64 {
+        self.shape.n_cells as u64 * BYTES_OF_A_CELL
+    }
+}
 
 /// What the memory of a run goes to, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +84,15 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
+    /// The plan for a source as it is opened now, by this process.
+    ///
+    /// # Errors
+    /// As [`MemoryPlan::new`].
+    pub fn for_source(source: &dyn ChunkSource, ctx: &Context) -> Result<Self> {
+        let limit = ctx.memory.unwrap_or_else(default_memory);
+        Self::new(source.shape(), source.n_entries(), ctx.threads.get(), limit, resident_memory(), ctx.chunk_rows)
+    }
+
     /// A plan for a matrix of a shape with so many entries, if known, that `threads` workers go through.
     ///
     /// # Errors
@@ -60,36 +106,32 @@ impl MemoryPlan {
         resident: u64,
         chunk_rows: Option<NonZeroUsize>,
     ) -> Result<Self> {
-        let (n_cells, n_genes) = (shape.n_cells as u64, shape.n_genes as u64);
-        let threads = threads as u64;
-        let n_entries = n_entries.unwrap_or((n_cells as f64 * n_genes as f64 * USUAL_DENSITY) as u64);
-        let row_entries = n_entries.div_ceil(n_cells.max(1)).max(1);
+        let all = shape.n_cells as f64 * shape.n_genes as f64;
+        let n_entries = n_entries.unwrap_or((all * USUAL_DENSITY) as u64);
         let chunk_rows = chunk_rows.map_or_else(
             || {
-                let on_their_way = limit.saturating_sub(resident) / SHARE_ON_THEIR_WAY / threads;
+                let on_their_way = limit.saturating_sub(resident) / SHARE_ON_THEIR_WAY / threads as u64;
                 let entries = (on_their_way / BYTES_ON_ITS_WAY).min(USUAL_CHUNK_ENTRIES);
                 zheng17_rayon::chunk_rows(shape.n_cells, n_entries, entries)
             },
             NonZeroUsize::get,
         );
-        let chunk = (chunk_rows as u64).min(n_cells).saturating_mul(row_entries);
-        let selected = n_genes.min(USUAL_SELECTED);
-        let working = threads * (chunk * BYTES_ON_ITS_WAY + READER_BYTES)
-            + (threads + 2) * n_genes * BYTES_OF_A_GENE
-            + n_cells * BYTES_OF_A_CELL;
-        let components = (threads + PCA_MATRICES) * selected * selected * 8;
+        let n_selected = shape.n_genes.min(USUAL_SELECTED);
+        let memory = WorkingMemory { shape, n_entries, threads, chunk_rows, n_selected };
+        let working = memory.while_selecting();
         let needed = resident + working;
         if needed > limit {
-            let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+            let Shape { n_cells, n_genes } = shape;
             return Err(Error::usage(format!(
                 "{} MiB of memory are too little for {n_cells} cells x {n_genes} genes in chunks of {chunk_rows} cells by \
                  {threads} threads; {} MiB would be enough",
                 limit >> 20,
-                mib(needed)
+                needed.div_ceil(1 << 20)
             )));
         }
-        // Fewer genes may be selected, or no components asked for, so that is no reason to refuse.
-        Ok(Self { limit, resident, chunk_rows, working, kept: (limit - needed).saturating_sub(components) })
+        // Fewer genes may be selected, or no components asked for, so those are no reason to refuse.
+        let needed = resident + working.max(memory.while_finding_components());
+        Ok(Self { limit, resident, chunk_rows, working, kept: limit.saturating_sub(needed) })
     }
 }
 

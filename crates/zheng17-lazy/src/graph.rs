@@ -107,8 +107,8 @@ impl Node {
         let budget = session.keeper().budget.limit();
         let (limit, description) = match &step {
             Step::Source { source, .. } => {
-                // The selected genes come on top of it; a third is more than they need where everything fits.
-                (Some(budget - budget / 3), source.name())
+                // A little is left for the selected genes; as they come, the chunks that they were taken from go.
+                (Some(budget - budget / 8), source.name())
             }
             Step::SelectGenes { map, .. } => (Some(budget), format!("{} selected genes", map.n_selected())),
             Step::SelectCells { cells, .. } => (None, format!("{} selected cells", cells.len())),

@@ -14,7 +14,7 @@ mod store;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-pub use budget::{MemoryPlan, default_memory, resident_memory};
+pub use budget::{MemoryPlan, WorkingMemory, default_memory, resident_memory};
 use zheng17_core::backend::operations::{ReductionSums, check_concat, check_multiply, check_transform};
 use zheng17_core::backend::{
     AnyBackend, BackendEntry, ChunkSink, Determinism, GRAM_BLOCK, Gram, Projection, Reduction, Registry, RowSink,
@@ -110,10 +110,8 @@ impl SparseBackend for Lazy {
     }
 
     fn open(&self, source: Arc<dyn ChunkSource>, ctx: &Context) -> Result<LazyMatrix> {
-        let limit = ctx.memory.unwrap_or_else(default_memory);
         let shape = source.shape();
-        let threads = ctx.threads.get();
-        let plan = MemoryPlan::new(shape, source.n_entries(), threads, limit, resident_memory(), ctx.chunk_rows)?;
+        let plan = MemoryPlan::for_source(source.as_ref(), ctx)?;
         let session = Session::new(plan, ctx)?;
         let step = Step::Source { source, nanoseconds: AtomicU64::new(0), entries: AtomicU64::new(0) };
         Ok(LazyMatrix(Node::new(shape, &session, step)))

@@ -2,21 +2,12 @@
 
 use std::sync::Arc;
 
-use zheng17_core::matrix::ValueKind;
-use zheng17_core::source::CheckedSource;
-use zheng17_core::{AnyBackend, ChunkSource, Context, CsrBuffer, Error, Result, Shape, SparseBackend as _};
-use zheng17_kernels::KeptChunk;
+use zheng17_core::{AnyBackend, ChunkSource, Context, Error, Result, SparseBackend as _};
 
-use crate::{DEFAULT_BACKEND, registry};
+use crate::{DEFAULT_BACKEND, Estimate, registry};
 
 /// The name that stands for the backend that suits.
 pub const AUTO: &str = "auto";
-
-/// Cells that are looked at to see how a matrix can be held.
-const SAMPLE: usize = 256;
-
-/// Bytes of an entry that is held as a 32-bit gene and a 32-bit value.
-const BYTES_OF_AN_ENTRY: f64 = 8.0;
 
 /// What is needed besides the matrix: its selected genes.
 const WITH_SELECTED: f64 = 1.2;
@@ -36,69 +27,42 @@ pub struct Choice {
 /// fit the memory that was given, and for memory that is too little for anything; those of reading a few cells.
 pub fn choose(name: &str, source: &Arc<dyn ChunkSource>, ctx: &Context) -> Result<Choice> {
     let registry = registry()?;
-    if name != AUTO {
-        let backend = registry.create(name)?;
-        if let Some(limit) = ctx.memory
-            && !backend.capabilities().out_of_core
-        {
-            let needed = bytes_in_memory(source)?;
-            if needed > limit {
-                let mb = |bytes: u64| bytes.div_ceil(1_000_000);
-                return Err(Error::usage(format!(
-                    "the backend {name} holds the matrix in memory, which takes about {} MB; {} MB were given. The backend \
-                     lazy needs less",
-                    mb(needed),
-                    mb(limit)
-                )));
-            }
-        }
-        return Ok(Choice { backend, reason: None });
+    if name == AUTO {
+        let (name, reason) = suitable(source, ctx)?;
+        return Ok(Choice { backend: registry.create(name)?, reason: Some(reason) });
     }
-    let (name, reason) = suitable(source, ctx)?;
-    Ok(Choice { backend: registry.create(name)?, reason: Some(reason) })
+    let backend = registry.create(name)?;
+    if let Some(limit) = ctx.memory
+        && !backend.capabilities().out_of_core
+    {
+        let estimate = Estimate::new(source)?;
+        let needed = if name == "serial" { estimate.serial_bytes(0) } else { estimate.matrix_bytes };
+        if needed > limit {
+            return Err(Error::usage(format!(
+                "the backend {name} holds the matrix in memory, which takes about {} MB, but {} MB were given; the backend \
+                 lazy needs less",
+                megabytes(needed),
+                megabytes(limit)
+            )));
+        }
+    }
+    Ok(Choice { backend, reason: None })
+}
+
+fn megabytes(bytes: u64) -> u64 {
+    bytes.div_ceil(1_000_000)
 }
 
 #[cfg(feature = "lazy")]
 fn suitable(source: &Arc<dyn ChunkSource>, ctx: &Context) -> Result<(&'static str, String)> {
-    use zheng17_lazy::{MemoryPlan, default_memory, resident_memory};
-    let limit = ctx.memory.unwrap_or_else(default_memory);
-    let threads = ctx.threads.get();
-    let plan = MemoryPlan::new(source.shape(), source.n_entries(), threads, limit, resident_memory(), ctx.chunk_rows)?;
-    let needed = bytes_in_memory(source)?;
-    let mb = |bytes: u64| bytes.div_ceil(1_000_000);
-    if needed <= plan.kept && DEFAULT_BACKEND != "lazy" {
-        Ok((
-            DEFAULT_BACKEND,
-            format!("about {} MB hold the matrix, and {} MB are there for it", mb(needed), mb(plan.kept)),
-        ))
-    } else {
-        Ok((
-            "lazy",
-            format!("about {} MB would hold the matrix, but {} MB are there for it", mb(needed), mb(plan.kept)),
-        ))
-    }
+    let plan = zheng17_lazy::MemoryPlan::for_source(source.as_ref(), ctx)?;
+    let needed = (Estimate::new(source)?.matrix_bytes as f64 * WITH_SELECTED) as u64;
+    let (name, fits) = if needed <= plan.kept { (DEFAULT_BACKEND, "and") } else { ("lazy", "but") };
+    let (needed, there) = (megabytes(needed), megabytes(plan.kept));
+    Ok((name, format!("the matrix takes about {needed} MB in memory, {fits} {there} MB are there for it")))
 }
 
 #[cfg(not(feature = "lazy"))]
 fn suitable(_source: &Arc<dyn ChunkSource>, _ctx: &Context) -> Result<(&'static str, String)> {
     Ok((DEFAULT_BACKEND, "this build has none that works out of core".to_owned()))
-}
-
-/// Bytes that a matrix takes in memory, about: what a few of its cells take, times their number.
-fn bytes_in_memory(source: &Arc<dyn ChunkSource>) -> Result<u64> {
-    let Shape { n_cells, n_genes } = source.shape();
-    let sample = n_cells.min(SAMPLE);
-    if source.stored_by_genes() || sample == 0 {
-        // Looking at cells would read everything.
-        let n_entries = source.n_entries().map_or(n_cells as f64 * n_genes as f64, |n| n as f64);
-        return Ok((n_entries * BYTES_OF_AN_ENTRY * WITH_SELECTED) as u64);
-    }
-    let mut cells = CsrBuffer::new(n_genes, ValueKind::F32);
-    CheckedSource::new(Arc::clone(source))?.read_cells(0..sample, &mut cells)?;
-    let bytes = KeptChunk::keep(cells.view()).bytes() as f64;
-    let times = match source.n_entries() {
-        Some(n_entries) if !cells.indices.is_empty() => n_entries as f64 / cells.indices.len() as f64,
-        _ => n_cells as f64 / sample as f64,
-    };
-    Ok((bytes * times * WITH_SELECTED) as u64)
 }

@@ -14,8 +14,14 @@
 //! ```
 
 mod choose;
+mod estimate;
+#[cfg(feature = "lazy")]
+mod plan;
 
 pub use choose::{AUTO, Choice, choose};
+pub use estimate::Estimate;
+#[cfg(feature = "lazy")]
+pub use plan::{RunPlan, Values, plan};
 pub use zheng17_core as core;
 pub use zheng17_core::recipe::{self, Components, Outcome, Params, RecipeResult, RecipeVersion};
 pub use zheng17_core::{AnyBackend, Capabilities, Context, Error, ErrorKind, Result, SparseBackend};

@@ -17,6 +17,6 @@ pub mod score;
 pub mod stepwise;
 
 pub use fused::{Outcome, run, run_with_hvg_target};
-pub use params::{Components, Params, RecipeVersion};
+pub use params::{Components, Params, RecipeVersion, Statistics};
 pub use pca::Pca;
 pub use result::{RecipeResult, Warning};

@@ -56,6 +56,13 @@ pub enum Components {
 impl Components {
     /// The usual number.
     pub const DEFAULT: Self = Self::UpTo(50);
+
+    /// The number that was asked for.
+    pub fn number(self) -> usize {
+        match self {
+            Self::Exactly(number) | Self::UpTo(number) => number,
+        }
+    }
 }
 
 /// A version of the recipe: a value for each choice in which scanpy's releases and the exact recipe differ.
