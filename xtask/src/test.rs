@@ -35,7 +35,9 @@ fn run_checks() -> Result<(), String> {
     command_run(&["fmt", "--all", "--check"])?;
     command_run(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
     // Features must be additive: each crate with features builds with none of them.
-    command_run(&["check", "--quiet", "--package", "zheng17", "--no-default-features"])?;
+    for features in ["", "rayon", "lazy"] {
+        command_run(&["check", "--quiet", "--package", "zheng17", "--no-default-features", "--features", features])?;
+    }
     command::run(cargo(&["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))
 }
 

@@ -141,7 +141,15 @@ fn too_little_memory_and_wrong_folders_are_refused() {
 fn a_run_writes_what_it_says() {
     let folder = with_counts();
     let said = run_well(folder.path(), "run counts.h5ad -o out.h5ad --top-genes 50 --pca 7 --gene-table genes.tsv");
-    for part in ["counts.h5ad (AnnData h5ad)", "120", "3,000, ", "50 selected", "7, with ", "exact", "rayon: the matrix takes about "] {
+    for part in [
+        "counts.h5ad (AnnData h5ad)",
+        "120",
+        "3,000, ",
+        "50 selected",
+        "7, with ",
+        "exact",
+        "rayon: the matrix takes about ",
+    ] {
         assert!(said.contains(part), "{part} is not in {said}");
     }
     assert_eq!(names(folder.path()), ["counts.h5ad", "genes.tsv", "out.h5ad"]);
@@ -428,5 +436,5 @@ fn a_plan_foretells_memory_and_output() {
     }
     assert!(run_badly(folder.path(), "plan counts.h5ad --backend nothing", 2).contains("rayon, lazy, serial"));
     assert!(run_badly(folder.path(), "plan nothing.h5ad", 2).contains("nothing.h5ad"));
-    assert!(run_badly(folder.path(), "plan counts.h5ad --top-genes 0", 2).contains("0"));
+    assert!(run_badly(folder.path(), "plan counts.h5ad --top-genes 0", 2).contains("genes"));
 }

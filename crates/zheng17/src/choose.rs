@@ -9,9 +9,6 @@ use crate::{DEFAULT_BACKEND, Estimate, registry};
 /// The name that stands for the backend that suits.
 pub const AUTO: &str = "auto";
 
-/// What is needed besides the matrix: its selected genes.
-const WITH_SELECTED: f64 = 1.2;
-
 /// A backend, and why it is this one.
 pub struct Choice {
     /// The backend.
@@ -55,6 +52,8 @@ fn megabytes(bytes: u64) -> u64 {
 
 #[cfg(feature = "lazy")]
 fn suitable(source: &Arc<dyn ChunkSource>, ctx: &Context) -> Result<(&'static str, String)> {
+    /// What is needed besides the matrix: its selected genes.
+    const WITH_SELECTED: f64 = 1.2;
     let plan = zheng17_lazy::MemoryPlan::for_source(source.as_ref(), ctx)?;
     let needed = (Estimate::new(source)?.matrix_bytes as f64 * WITH_SELECTED) as u64;
     let (name, fits) = if needed <= plan.kept { (DEFAULT_BACKEND, "and") } else { ("lazy", "but") };
@@ -63,6 +62,7 @@ fn suitable(source: &Arc<dyn ChunkSource>, ctx: &Context) -> Result<(&'static st
 }
 
 #[cfg(not(feature = "lazy"))]
+#[allow(clippy::unnecessary_wraps, reason = "as the other one")]
 fn suitable(_source: &Arc<dyn ChunkSource>, _ctx: &Context) -> Result<(&'static str, String)> {
     Ok((DEFAULT_BACKEND, "this build has none that works out of core".to_owned()))
 }
