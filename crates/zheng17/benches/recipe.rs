@@ -244,16 +244,21 @@ fn measure_idle(source: &Arc<dyn ChunkSource>, chunk_rows: &[NonZeroUsize], repe
     for _ in 0..repeats {
         for (rows, idle_times, working_times) in &mut variants {
             let ctx = context(NonZeroUsize::MIN, *rows);
-            idle_times.push(timed(|| passes(&idle, &all, selected, &moments, output, &ctx))?.1);
-            working_times.push(timed(|| passes(working.as_ref(), &all, selected, &moments, output, &ctx))?.1);
+            idle_times.push(passes(&idle, &all, selected, &moments, output, &ctx)?);
+            working_times.push(passes(working.as_ref(), &all, selected, &moments, output, &ctx)?);
         }
     }
-    let reports = variants.into_iter().map(|(rows, idle, working)| {
-        json!({ "chunk_rows": rows, "idle_seconds": median(idle), "working_seconds": median(working) })
-    });
+    let of_kind = |times: Vec<[Duration; 2]>| {
+        let [summaries, rows] = [0, 1].map(|at| median(times.iter().map(|times| times[at]).collect()));
+        json!({ "summaries_seconds": summaries, "rows_seconds": rows })
+    };
+    let reports = variants
+        .into_iter()
+        .map(|(rows, idle, working)| json!({ "chunk_rows": rows, "idle": of_kind(idle), "working": of_kind(working) }));
     Ok(reports.collect())
 }
 
+/// How long the passes take that sum, and the one that makes dense rows.
 fn passes<K: ChunkKernels + 'static>(
     backend: &KernelBackend<K>,
     all: &CsrBuffer,
@@ -261,11 +266,15 @@ fn passes<K: ChunkKernels + 'static>(
     moments: &MomentPlan,
     output: &OutputPlan,
     ctx: &Context,
-) -> Result<()> {
-    backend.count_summary(all, None, ctx)?;
-    backend.count_summary(selected, None, ctx)?;
-    backend.moment_summary(selected, moments, ctx)?;
-    backend.scaled(selected, output, ctx, &mut |_, _| Ok(()))
+) -> Result<[Duration; 2]> {
+    let ((), summaries) = timed(|| {
+        backend.count_summary(all, None, ctx)?;
+        backend.count_summary(selected, None, ctx)?;
+        backend.moment_summary(selected, moments, ctx)?;
+        Ok(())
+    })?;
+    let ((), rows) = timed(|| backend.scaled(selected, output, ctx, &mut |_, _| Ok(())))?;
+    Ok([summaries, rows])
 }
 
 /// Bytes that all threads together copy in a second, from blocks of their own that no cache holds.

@@ -73,7 +73,7 @@ impl Bench {
         let input = self.input(cells, GENES, "h5ad")?;
         let repeats = if self.quick { 3 } else { 5 };
         let of_scanpy = match (self.quick, cells) {
-            (true, _) => 2,
+            (true, _) => 1,
             (false, 20_000) => 5,
             (false, _) => 3,
         };

@@ -171,26 +171,20 @@ fn memory(size: &Value) -> String {
         ]);
     }
     let _ = writeln!(text, "{table}");
-    for copy in list(&ours["copy"]) {
-        let _ = writeln!(
-            text,
-            "A copy from memory to memory by {} threads: {:.1} GB/s.",
-            copy["threads"],
-            number(&copy["bytes_per_second"]) / 1e9
-        );
-    }
+    let copies = list(&ours["copy"]).iter().map(|copy| {
+        let threads = if copy["threads"] == 1 { "one thread" } else { &format!("{} threads", copy["threads"]) };
+        format!("{:.1} GB/s by {threads}", number(&copy["bytes_per_second"]) / 1e9)
+    });
+    let _ = writeln!(text, "A copy from memory to memory: {}.\n", copies.collect::<Vec<_>>().join(", "));
     let one_to_most = |backend: &str| {
         let mut of_backend = cases.iter().filter(|case| case["backend"] == backend);
         let (one, most) = (of_backend.next()?, of_backend.next_back()?);
         let ratio = |key: &str| times(number(&one[key]) / number(&most[key]));
         let (recipe, components) = (ratio("recipe_seconds"), ratio("pca_seconds"));
-        Some(format!(
-            "{backend} on {} threads against one: recipe {recipe}, components {components}.\n",
-            most["threads"]
-        ))
+        Some(format!("{backend} on {} threads against one: recipe {recipe}, components {components}.", most["threads"]))
     };
-    text.extend(["rayon", "lazy"].into_iter().filter_map(one_to_most));
-    text.push('\n');
+    let ratios: Vec<String> = ["rayon", "lazy"].into_iter().filter_map(one_to_most).collect();
+    let _ = writeln!(text, "{}\n", ratios.join(" "));
     text
 }
 
@@ -215,22 +209,20 @@ fn chunks(size: &Value) -> String {
         table.row([count(&case["chunk_rows"]), recipe("rayon"), recipe("lazy"), wall, peak]);
     }
     let _ = writeln!(text, "{table}");
-    let idle = list(&in_memory["idle"]);
-    let one_chunk = idle.last().map_or(f64::NAN, |case| number(&case["idle_seconds"]));
     let mut table = Table::new(&[
         "cells in a chunk",
-        "kernels that do nothing",
-        "the same with kernels",
-        "more than one chunk, of that",
+        "sums: idle",
+        "of the same with kernels",
+        "rows: idle",
+        "of the same with kernels ",
     ]);
-    for case in idle {
-        let [idle, working] = ["idle_seconds", "working_seconds"].map(|key| number(&case[key]));
-        table.row([
-            count(&case["chunk_rows"]),
-            format!("{:.2} ms", 1e3 * idle),
-            seconds(working),
-            format!("{:.2} %", 100.0 * (idle - one_chunk) / working),
-        ]);
+    for case in list(&in_memory["idle"]) {
+        let mut row = vec![count(&case["chunk_rows"])];
+        for key in ["summaries_seconds", "rows_seconds"] {
+            let [idle, working] = ["idle", "working"].map(|kernels| number(&case[kernels][key]));
+            row.extend([format!("{:.2} ms", 1e3 * idle), format!("{:.2} %", 100.0 * idle / working)]);
+        }
+        table.row(row);
     }
     let _ = writeln!(text, "{table}");
     text
@@ -368,5 +360,31 @@ impl std::fmt::Display for Table {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!([7, 1000, 1_306_127].map(|n| count(&json!(n))), ["7", "1,000", "1,306,127"]);
+        assert_eq!([0.0123, 1.234, 63.21, f64::NAN].map(seconds), ["0.012 s", "1.23 s", "63.2 s", "–"]);
+        assert_eq!([105e6, 2.5e9].map(bytes), ["105 MB", "2.50 GB"]);
+    }
+
+    #[test]
+    fn a_run_that_failed_is_in_the_table() {
+        let run = json!({ "memory": "1GiB", "seconds": 2.0, "cpu_seconds": 3.0, "peak_memory_bytes": 9e8 });
+        let failed = json!({ "memory": "256MiB", "error": "exit status: 2" });
+        let size = json!({ "n_cells": 5000, "n_genes": 10, "n_entries": 1_500_000, "bytes": 3_000_000, "cases": [failed, run] });
+        let measured = json!({ "sizes": [size], "commit": "abc", "date": "2026-11-29", "load_before": 0.04 });
+        let expected = "### 5,000 cells × 10 genes\n\n1.5 million counts, a file of 3 MB.\n\n\
+            | --memory | peak memory | wall |\n|---|--:|--:|\n| 256MiB |  | failed |\n| 1GiB | 900 MB | 2.00 s |\n\n\
+            Measured at commit abc on 2026-11-29; load of the machine before: 0.0.";
+        assert_eq!(section(Section::Limits, &measured), expected);
     }
 }
