@@ -129,6 +129,7 @@ impl Bench {
                 let mut case = self.ours(&input, "auto", machine::threads(), &options, 1);
                 case.label["write_x"] = json!(write_x);
                 case.label["memory"] = json!(memory);
+                case.label["foreseen_bytes"] = self.foreseen(&input, "auto", &options[..4]);
                 cases.push(case);
             }
         }
@@ -138,8 +139,10 @@ impl Bench {
     fn limits(&self, cells: usize, genes: usize, ending: &str) -> Result<Value, String> {
         let input = self.input(cells, genes, ending)?;
         let cases = ["256MiB", "1GiB", "4GiB"].map(|memory| {
-            let mut case = self.ours(&input, "lazy", machine::threads(), &["--memory", memory], 1);
+            let options = ["--memory", memory];
+            let mut case = self.ours(&input, "lazy", machine::threads(), &options, 1);
             case.label["memory"] = json!(memory);
+            case.label["foreseen_bytes"] = self.foreseen(&input, "lazy", &options);
             case
         });
         self.run_cases(&input, cases.into())
@@ -182,6 +185,14 @@ impl Bench {
             command.args(&arguments);
             command
         })
+    }
+
+    /// The peak memory that `zheng17 plan` foresees; `null` if it refuses.
+    fn foreseen(&self, input: &Path, backend: &str, options: &[&str]) -> Value {
+        let (input, threads) = (input.to_string_lossy(), machine::threads().to_string());
+        let fixed = ["plan", &*input, "--json", "--pca", "50", "--backend", backend, "--threads", &threads];
+        let plan = output(&self.program, &[&fixed[..], options].concat()).unwrap_or_default();
+        serde_json::from_str::<Value>(&plan).map_or(Value::Null, |plan| plan["peak_memory_bytes"].clone())
     }
 
     fn python_command(&self, script: &str) -> Result<impl Fn() -> Command + 'static, String> {

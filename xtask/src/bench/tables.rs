@@ -209,13 +209,7 @@ fn chunks(size: &Value) -> String {
         table.row([count(&case["chunk_rows"]), recipe("rayon"), recipe("lazy"), wall, peak]);
     }
     let _ = writeln!(text, "{table}");
-    let mut table = Table::new(&[
-        "cells in a chunk",
-        "sums: idle",
-        "of the same with kernels",
-        "rows: idle",
-        "of the same with kernels ",
-    ]);
+    let mut table = Table::new(&["cells in a chunk", "sums, idle", "share", "rows, idle", "share"]);
     for case in list(&in_memory["idle"]) {
         let mut row = vec![count(&case["chunk_rows"])];
         for key in ["summaries_seconds", "rows_seconds"] {
@@ -236,6 +230,7 @@ fn large(size: &Value) -> String {
         "wall",
         "processors",
         "peak memory",
+        "foreseen",
         "spilled",
         "ns an entry",
     ]);
@@ -251,6 +246,7 @@ fn large(size: &Value) -> String {
             wall,
             cpu,
             peak,
+            foreseen(case),
             spilled.map_or("–".to_owned(), |(mebibytes, _)| format!("{mebibytes} MiB")),
             format!("{:.1}", 1e9 * number(&case["seconds"]) / number(&size["n_entries"])),
         ]);
@@ -259,10 +255,10 @@ fn large(size: &Value) -> String {
 }
 
 fn limits(size: &Value) -> String {
-    let mut table = Table::new(&["--memory", "peak memory", "wall"]);
+    let mut table = Table::new(&["--memory", "peak memory", "foreseen", "wall"]);
     for case in list(&size["cases"]) {
         let [wall, _, peak] = resources(case);
-        table.row([case["memory"].as_str().unwrap_or_default().to_owned(), peak, wall]);
+        table.row([case["memory"].as_str().unwrap_or_default().to_owned(), peak, foreseen(case), wall]);
     }
     format!("{}\n{table}\n", heading(size))
 }
@@ -300,6 +296,11 @@ fn resources(case: &Value) -> [String; 3] {
     }
     let [wall, cpu] = ["seconds", "cpu_seconds"].map(|key| seconds(number(&case[key])));
     [wall, cpu, bytes(number(&case["peak_memory_bytes"]))]
+}
+
+/// The peak memory that was foreseen.
+fn foreseen(case: &Value) -> String {
+    case["foreseen_bytes"].as_f64().map_or_else(|| "–".to_owned(), bytes)
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -378,12 +379,12 @@ mod tests {
 
     #[test]
     fn a_run_that_failed_is_in_the_table() {
-        let run = json!({ "memory": "1GiB", "seconds": 2.0, "cpu_seconds": 3.0, "peak_memory_bytes": 9e8 });
+        let run = json!({ "memory": "1GiB", "foreseen_bytes": 8e8, "seconds": 2.0, "cpu_seconds": 3.0, "peak_memory_bytes": 9e8 });
         let failed = json!({ "memory": "256MiB", "error": "exit status: 2" });
         let size = json!({ "n_cells": 5000, "n_genes": 10, "n_entries": 1_500_000, "bytes": 3_000_000, "cases": [failed, run] });
         let measured = json!({ "sizes": [size], "commit": "abc", "date": "2026-11-29", "load_before": 0.04 });
         let expected = "### 5,000 cells × 10 genes\n\n1.5 million counts, a file of 3 MB.\n\n\
-            | --memory | peak memory | wall |\n|---|--:|--:|\n| 256MiB |  | failed |\n| 1GiB | 900 MB | 2.00 s |\n\n\
+            | --memory | peak memory | foreseen | wall |\n|---|--:|--:|--:|\n| 256MiB |  | – | failed |\n| 1GiB | 900 MB | 800 MB | 2.00 s |\n\n\
             Measured at commit abc on 2026-11-29; load of the machine before: 0.0.";
         assert_eq!(section(Section::Limits, &measured), expected);
     }
