@@ -51,7 +51,7 @@ impl WorkingMemory {
     pub fn while_selecting(&self) -> u64 {
         let (threads, n_genes) = (self.threads as u64, self.shape.n_genes as u64);
         let row_entries = self.n_entries.div_ceil(self.shape.n_cells.max(1) as u64).max(1);
-        let chunk = (self.chunk_rows.min(self.shape.n_cells) as u64).saturating_mul(row_entries);
+        let chunk = (self.chunk_rows as u64).saturating_mul(row_entries);
         threads * (chunk * BYTES_ON_ITS_WAY + READER_BYTES)
             + (threads + 2) * n_genes * BYTES_OF_A_GENE
             + self.of_cells()
@@ -116,6 +116,7 @@ impl MemoryPlan {
             },
             NonZeroUsize::get,
         );
+        let chunk_rows = chunk_rows.min(shape.n_cells.max(1));
         let n_selected = shape.n_genes.min(USUAL_SELECTED);
         let memory = WorkingMemory { shape, n_entries, threads, chunk_rows, n_selected };
         let working = memory.while_selecting();
