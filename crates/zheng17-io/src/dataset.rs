@@ -19,9 +19,9 @@ pub struct OpenOptions {
     pub genome: Option<String>,
     /// 10x: which kinds of features count as genes.
     pub feature_types: FeatureTypes,
-    /// Bytes that cells of a matrix may take which is stored by genes (CSC), for reading them means to convert it; 1 GiB if
-    /// nobody says. Where that is too little for all cells they are converted a part at a time, with a pass over the file for
-    /// each. Never changes a value.
+    /// Bytes that may be held of a matrix that isn't stored by cells; 1 GiB if nobody says. Reading cells of a matrix that is
+    /// stored by genes (CSC) means to convert it; where that is too little for all cells, they are converted a part at a time,
+    /// with a pass over the file for each. Of a dense matrix in tall chunks it holds decoded ones. Never changes a value.
     pub memory: Option<u64>,
 }
 

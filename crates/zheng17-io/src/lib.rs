@@ -5,6 +5,7 @@
 
 mod by_genes;
 pub mod dataset;
+mod dense;
 mod features;
 mod frame;
 mod h5ad;

@@ -9,18 +9,15 @@ use zheng17_core::{ChunkSource, CsrBuffer, Error, Result, Shape, Values};
 
 use crate::by_genes::SparseColumns;
 use crate::dataset::{Layout, MatrixInfo};
+use crate::dense::DenseRows;
 use crate::hdf5::{DatasetInfo, Hdf5Dataset, Hdf5File, pieces, read_positions};
 use crate::table::Texts;
-use crate::values::smallest;
 
-/// Entries, or dense values, that are read at once: bounds what a read holds besides its result.
+/// Entries that are read at once: bounds what a read holds besides its result.
 pub(crate) const PIECE: u64 = 1 << 18;
 
 /// Room for so many entries is made before any is read; more only as they come, for a header may claim any number.
 const RESERVED: usize = 1 << 22;
-
-/// Dense rows are read by whole bands of chunks, so that no chunk is decoded twice, unless a band is larger than this.
-const LARGEST_BAND_BYTES: u64 = 256 << 20;
 
 /// Chunks above this many bytes are worth a note.
 const LARGE_CHUNK_BYTES: u64 = 64 << 20;
@@ -51,10 +48,10 @@ pub(crate) struct OpenMatrix {
 
 impl StoredMatrix {
     /// Makes a source of cells of it. Errors name the dataset; the source's own errors name the file as well.
-    /// `memory` is how many bytes a matrix that is stored by genes may take in rows of cells.
+    /// `memory` is how many bytes may be held of a matrix that isn't stored by cells.
     pub(crate) fn open(self, file: &dyn Hdf5File, names: Names, memory: u64) -> Result<OpenMatrix> {
         match self.layout {
-            Layout::Dense => self.open_dense(file, names),
+            Layout::Dense => self.open_dense(file, names, memory),
             Layout::Csc => self.open_by_genes(file, names, memory),
             Layout::Csr | Layout::Coordinate => self.open_by_cells(file, None, names),
         }
@@ -66,7 +63,7 @@ impl StoredMatrix {
         self.open_by_cells(file, Some(columns), names)
     }
 
-    fn open_dense(self, file: &dyn Hdf5File, names: Names) -> Result<OpenMatrix> {
+    fn open_dense(self, file: &dyn Hdf5File, names: Names, memory: u64) -> Result<OpenMatrix> {
         let dataset = file.dataset(&self.location)?;
         let info = dataset.info();
         let matrix = MatrixInfo {
@@ -76,8 +73,8 @@ impl StoredMatrix {
             index_type: None,
             compression: info.compression(),
         };
-        let notes = large_chunks(info).into_iter().collect();
-        let source = DenseRows { dataset, shape: self.shape, names };
+        let mut notes = large_chunks(info).into_iter().collect();
+        let source = DenseRows::new(dataset, self.shape, names, memory, &mut notes)?;
         Ok(OpenMatrix { source: Arc::new(source), info: matrix, notes })
     }
 
@@ -293,92 +290,6 @@ impl ChunkSource for SparseRows {
     }
     fn name(&self) -> String {
         format!("{}: {}", self.names.file, self.location)
-    }
-}
-
-/// A dense matrix, read as it is asked for; zeros are dropped.
-struct DenseRows {
-    dataset: Arc<dyn Hdf5Dataset>,
-    shape: Shape,
-    names: Names,
-}
-
-impl DenseRows {
-    /// How many rows to read at once: whole bands of chunks where they fit.
-    fn rows_at_once(&self) -> u64 {
-        let info = self.dataset.info();
-        let row_length = info.shape[1].max(1);
-        let rows = (PIECE / row_length).max(1);
-        match &info.chunk_shape {
-            Some(chunk) if chunk[0] > 1 => {
-                let band = rows.next_multiple_of(chunk[0]);
-                // Eight bytes are the largest element.
-                band.min((LARGEST_BAND_BYTES / 8 / row_length).max(1))
-            }
-            _ => rows,
-        }
-    }
-
-    fn read(&self, cells: &Range<usize>, out: &mut CsrBuffer) -> Result<()> {
-        out.reset(cells.start, self.shape.n_genes, ValueKind::F32);
-        let n_columns = self.dataset.info().shape[1] as usize;
-        let at_once = self.rows_at_once();
-        let (mut start, end) = (cells.start as u64, cells.end as u64);
-        while start < end {
-            // Pieces end where chunks end.
-            let stop = ((start / at_once + 1) * at_once).min(end);
-            let values = smallest(self.dataset.read(start..stop)?).at(|| &self.dataset.info().path)?;
-            match &values {
-                Values::F32(values) => append_dense(values, n_columns, out),
-                Values::F64(values) => append_dense(values, n_columns, out),
-            }
-            start = stop;
-        }
-        while out.n_cells() < cells.len() {
-            out.end_row();
-        }
-        Ok(())
-    }
-}
-
-fn append_dense<V>(values: &[V], n_columns: usize, out: &mut CsrBuffer)
-where
-    V: zheng17_core::matrix::Value,
-{
-    let mut kept: Vec<f64> = Vec::new();
-    for row in values.chunks_exact(n_columns.max(1)) {
-        for (column, &value) in row.iter().enumerate() {
-            let value = value.to_f64();
-            // NaN is not zero: it is kept for whoever checks values.
-            if value != 0.0 {
-                out.indices.push(column as u32);
-                kept.push(value);
-            }
-        }
-        out.end_row();
-    }
-    out.values.extend(zheng17_core::source::smallest_values(&kept).as_ref());
-}
-
-impl ChunkSource for DenseRows {
-    fn shape(&self) -> Shape {
-        self.shape
-    }
-    fn n_entries(&self) -> Option<u64> {
-        None
-    }
-    fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
-        check_range("cells", &cells, self.shape.n_cells)?;
-        self.read(&cells, out).at(|| &self.names.file)
-    }
-    fn cell_name(&self, cell: usize) -> Option<String> {
-        self.names.cells.get(cell).map(str::to_owned)
-    }
-    fn gene_name(&self, gene: usize) -> Option<String> {
-        self.names.genes.get(gene).map(str::to_owned)
-    }
-    fn name(&self) -> String {
-        format!("{}: {}", self.names.file, self.dataset.info().path)
     }
 }
 

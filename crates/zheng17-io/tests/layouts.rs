@@ -116,3 +116,36 @@ fn real_files_as_anndata_and_scanpy_read_them() {
     run_python(&python, "real.py", &[folder.path(), &shared]);
     compare_all(folder.path(), 40);
 }
+
+#[test]
+fn dense_matrices_are_the_same_within_any_memory() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/layouts");
+    let within = |name: &str, memory| {
+        let options = OpenOptions { memory: Some(memory), ..OpenOptions::default() };
+        open_and_read(&folder.join(name), &options)
+    };
+    for (name, memories) in [
+        ("dense_blocks_earliest_gzip9shuffle.h5ad", [0, 5000, 20_000]),
+        ("dense_grow_latest_lzf.h5ad", [2000, 5000, 20_000]),
+    ] {
+        let whole = match open_and_read(&folder.join(name), &OpenOptions::default()) {
+            Ok((_, whole)) => whole,
+            Err(error) if is_newer_than_libhdf5(&error.to_string()) => continue,
+            Err(error) => panic!("{error}"),
+        };
+        let mut notes = Vec::new();
+        for memory in memories {
+            let (dataset, found) = within(name, memory).expect("a dense matrix");
+            assert!(found == whole, "{name}, {memory} bytes");
+            notes.push(dataset.notes.concat());
+        }
+        assert!(notes[0].contains(" values, each decoded 16 times to read all cells."), "{notes:?}");
+        assert_eq!(notes[2], "", "enough for two rows of chunks");
+    }
+    let Err(error) = within("dense_grow_latest_lzf.h5ad", 0) else { panic!("that would take too long") };
+    assert!(
+        error.to_string().contains(": X: it is stored in chunks of 32 × 32 values, each decoded 32 times ")
+            || is_newer_than_libhdf5(&error.to_string()),
+        "{error}"
+    );
+}

@@ -107,6 +107,11 @@ impl Chunks {
             .ok_or_else(|| Error::input("chunks of more than 4 GiB, which HDF5 does not allow"))
     }
 
+    /// Keeps decoded chunks up to so many bytes.
+    pub(super) fn keep_up_to(&self, bytes: usize) {
+        self.kept.set_limit(bytes);
+    }
+
     /// Cuts consecutive elements of a dataset with one dimension where chunks end. `None` for two dimensions.
     pub(super) fn parts(&self, rows: Range<u64>) -> Option<impl Iterator<Item = ChunkPart<'_>>> {
         if self.row_length != 1 || self.chunk_columns != 1 {
@@ -151,7 +156,9 @@ impl Chunks {
             let start = out.len();
             out.resize(start + (wanted.end - wanted.start) as usize * row_bytes, 0);
             for column in 0..across {
-                let chunk = self.chunk(band * across + column, decode)?;
+                let of = self.chunk_rows.min(self.n_rows - top);
+                let part = Wanted { chunk: band * across + column, elements: wanted.end - wanted.start, of };
+                let chunk = self.chunk(part, decode)?;
                 let left = column * self.chunk_columns;
                 let width = self.chunk_columns.min(self.row_length - left) as usize * self.element_size;
                 let stride = self.chunk_columns as usize * self.element_size;
@@ -205,15 +212,13 @@ impl Chunks {
         Ok(())
     }
 
-    /// The decoded chunk at a position in the grid; `None` if it was never written.
-    fn chunk(&self, at: u64, decode: &dyn Fn(&StoredChunk) -> Result<Vec<u8>>) -> Result<Option<Arc<Vec<u8>>>> {
-        let Ok(place) = self.places.binary_search_by_key(&at, |place| place.0) else {
+    /// A decoded chunk; `None` if it was never written.
+    fn chunk(&self, wanted: Wanted, decode: &dyn Fn(&StoredChunk) -> Result<Vec<u8>>) -> Result<Option<Arc<Vec<u8>>>> {
+        let Ok(place) = self.places.binary_search_by_key(&wanted.chunk, |place| place.0) else {
             return Ok(None);
         };
-        // Rows may be read again and again: a chunk is kept until others need its room.
-        let wanted = Wanted { chunk: at, elements: 0, of: 1 };
         let size = self.chunk_bytes()?;
-        let decode = || self.checked(at, decode(&self.places[place].1));
+        let decode = || self.checked(wanted.chunk, decode(&self.places[place].1));
         self.kept.get_or_decode(wanted, size, decode).map(Some)
     }
 

@@ -1,15 +1,27 @@
 //! The last decoded chunks of a dataset, kept for the next read. Knows numbers of chunks and bytes, nothing of what they hold.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zheng17_core::Result;
 
-/// Decoded chunks are kept up to this many bytes for each dataset, and the last one however large it is.
+/// Decoded chunks are kept up to this many bytes for each dataset unless it is told otherwise, and the last one however large
+/// it is.
 pub(super) const KEPT_BYTES: usize = 16 << 20;
 
 /// A bounded store of decoded chunks. Reading it waits for nobody's decoding but that of a very large chunk.
-#[derive(Default)]
-pub(super) struct KeptChunks(Mutex<Vec<Kept>>);
+pub(super) struct KeptChunks {
+    /// The oldest first.
+    chunks: Mutex<Vec<Kept>>,
+    /// Bytes.
+    limit: AtomicUsize,
+}
+
+impl Default for KeptChunks {
+    fn default() -> Self {
+        Self { chunks: Mutex::default(), limit: AtomicUsize::new(KEPT_BYTES) }
+    }
+}
 
 struct Kept {
     chunk: u64,
@@ -31,7 +43,12 @@ pub(super) struct Wanted {
 
 impl KeptChunks {
     fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes how many bytes are kept.
+    pub(super) fn set_limit(&self, bytes: usize) {
+        self.limit.store(bytes, Ordering::Relaxed);
     }
 
     /// The chunk, if it is kept.
@@ -58,13 +75,14 @@ impl KeptChunks {
             if let Some(bytes) = find(&mut kept, wanted) {
                 return Ok(bytes);
             }
-            keep(&mut kept, wanted, bytes.clone());
+            keep(&mut kept, wanted, bytes.clone(), self.limit.load(Ordering::Relaxed));
             Ok(bytes)
         } else {
-            // Large enough that two copies at once would hurt: everybody waits for this one.
-            kept.clear();
+            // Large enough that two copies at once would hurt: everybody waits for this one, and it finds room.
+            let limit = self.limit.load(Ordering::Relaxed);
+            make_room(&mut kept, limit.saturating_sub(size));
             let bytes = Arc::new(decode()?);
-            keep(&mut kept, wanted, bytes.clone());
+            keep(&mut kept, wanted, bytes.clone(), limit);
             Ok(bytes)
         }
     }
@@ -82,16 +100,25 @@ fn find(kept: &mut Vec<Kept>, wanted: Wanted) -> Option<Arc<Vec<u8>>> {
     Some(bytes)
 }
 
-fn keep(kept: &mut Vec<Kept>, wanted: Wanted, bytes: Arc<Vec<u8>>) {
+fn keep(kept: &mut Vec<Kept>, wanted: Wanted, bytes: Arc<Vec<u8>>, limit: usize) {
     let unread = wanted.of.saturating_sub(wanted.elements);
     if unread == 0 {
         return;
     }
+    make_room(kept, limit.saturating_sub(bytes.len()));
     kept.push(Kept { chunk: wanted.chunk, bytes, unread });
+}
+
+/// Forgets the oldest chunks until the others have at most so many bytes.
+fn make_room(kept: &mut Vec<Kept>, most: usize) {
     let mut total: usize = kept.iter().map(|chunk| chunk.bytes.len()).sum();
-    while total > KEPT_BYTES && kept.len() > 1 {
-        total -= kept.remove(0).bytes.len();
-    }
+    let surplus = kept.iter().take_while(|chunk| {
+        let is_too_much = total > most;
+        total -= if is_too_much { chunk.bytes.len() } else { 0 };
+        is_too_much
+    });
+    let surplus = surplus.count();
+    kept.drain(..surplus);
 }
 
 #[cfg(test)]
@@ -137,5 +164,8 @@ mod tests {
         }
         assert!(kept.get(want(0, 1)).is_none());
         assert_eq!(kept.get(want(1, 1)).unwrap().len(), size);
+        kept.set_limit(2 * size);
+        kept.get_or_decode(want(2, 1), size, bytes(size)).unwrap();
+        assert!(kept.get(want(1, 1)).is_some() && kept.get(want(2, 1)).is_some(), "there is room for both");
     }
 }

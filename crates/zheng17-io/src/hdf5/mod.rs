@@ -81,6 +81,11 @@ pub(crate) trait Hdf5Dataset: Send + Sync {
         append_values(self, rows, out)
     }
 
+    /// Asks for up to so many bytes of decoded chunks to be kept for the next [`Hdf5Dataset::read`]; says whether they will be.
+    fn keep_up_to(&self, _bytes: usize) -> bool {
+        false
+    }
+
     /// An error if some of its values were never written, so that reading gives the fill value. Headers may claim any size;
     /// whoever collects what was read asks this first.
     fn check_written(&self) -> Result<()>;

@@ -479,6 +479,13 @@ impl Hdf5Dataset for PureDataset {
         .at(|| &self.info.path)
     }
 
+    fn keep_up_to(&self, bytes: usize) -> bool {
+        if let Place::Chunked(chunks) = &self.place {
+            chunks.keep_up_to(bytes);
+        }
+        true
+    }
+
     fn check_written(&self) -> Result<()> {
         match &self.place {
             Place::Compact(_) | Place::Contiguous(_) => Ok(()),
