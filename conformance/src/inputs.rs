@@ -124,7 +124,9 @@ pub(crate) fn matrices() -> Vec<(&'static str, CsrBuffer)> {
 
 /// Ways to run: rows per chunk from one to all, and several numbers of threads.
 pub(crate) fn contexts() -> Vec<Context> {
-    [(1, 1), (7, 2), (4096, 3), (usize::MAX, 8), (3, 5)].map(|(chunk_rows, threads)| context(chunk_rows, threads)).to_vec()
+    [(1, 1), (7, 2), (4096, 3), (usize::MAX, 8), (3, 5)]
+        .map(|(chunk_rows, threads)| context(chunk_rows, threads))
+        .to_vec()
 }
 
 /// A way to run.

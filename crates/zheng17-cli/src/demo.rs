@@ -42,7 +42,7 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<()> {
         force: true,
     };
     let finished = job.execute(&ctx)?;
-    say(&finished.as_text(&job))?;
+    say(&finished.as_text(&job, &[]))?;
     let simulation = Simulation::new(parameters)?;
     say(&what_to_look_at(&finished.outcome, &simulation, &ctx)?)
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<()> {
         return say(&format!("{:#}\n", finished.as_json(&job, &recorder.passes())));
     }
     if !arguments.quiet {
-        say(&finished.as_text(&job))?;
+        say(&finished.as_text(&job, &recorder.passes()))?;
     }
     // Quiet or not: a note may say that something of the input is not in the output.
     for note in &finished.notes {
@@ -194,7 +194,7 @@ pub(crate) struct Finished {
 
 impl Finished {
     /// What a user wants to know at the end.
-    pub(crate) fn as_text(&self, job: &Job<'_>) -> String {
+    pub(crate) fn as_text(&self, job: &Job<'_>, passes: &[Pass]) -> String {
         let result = &self.outcome.result;
         let mut text = format!("{} ({})\n", self.dataset.path.display(), self.dataset.format);
         let mut line = |what: &str, value: String| {
@@ -229,11 +229,23 @@ impl Finished {
         if let Some(path) = job.gene_table {
             line("gene table", path.display().to_string());
         }
-        if let Some(explanation) = self.outcome.explain().filter(|_| job.explain) {
+        if job.explain {
             text.push('\n');
-            text.push_str(&explanation);
+            text.push_str(&self.explanation(passes));
         }
         text
+    }
+
+    /// How the result came about: as the backend tells it, or else the passes over a matrix in memory.
+    fn explanation(&self, passes: &[Pass]) -> String {
+        self.outcome.explain().unwrap_or_else(|| {
+            let mut text = format!("{} holds the matrix in memory\n", self.backend);
+            for (at, pass) in passes.iter().enumerate() {
+                // Writing to a string can't fail.
+                let _ = writeln!(text, "pass {}: {}; {:.2} s", at + 1, pass.name, pass.time.as_secs_f64());
+            }
+            text
+        })
     }
 
     fn as_json(&self, job: &Job<'_>, passes: &[Pass]) -> Value {
@@ -257,7 +269,7 @@ impl Finished {
             "hvg_target_sum": result.hvg_target_sum,
             "n_components": result.pca.as_ref().map(|pca| pca.n_components),
             "summary_sha256": result.digest,
-            "explanation": self.outcome.explain().filter(|_| job.explain),
+            "explanation": job.explain.then(|| self.explanation(passes)),
             "seconds": self.time.as_secs_f64(),
             "cpu_seconds": terminal::cpu_time().map(|time| time.as_secs_f64()),
             "passes": passes.iter().map(pass).collect::<Vec<_>>(),

@@ -128,6 +128,17 @@ fn memory_chunks_and_backends_change_no_bit() {
 }
 
 #[test]
+fn a_run_in_memory_is_explained_too() {
+    let folder = with_counts();
+    let said = run_well(folder.path(), "run counts.h5ad -o out.h5ad --top-genes 50 --explain");
+    for part in
+        ["rayon holds the matrix in memory", "pass 1: reading; ", "pass 2: totals and moments; ", "scaled values"]
+    {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+}
+
+#[test]
 fn too_little_memory_and_wrong_folders_are_refused() {
     let folder = with_counts();
     let refused = |options: &str| run_badly(folder.path(), &format!("run counts.h5ad -o out.h5ad {options}"), 2);

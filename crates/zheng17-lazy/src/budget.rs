@@ -28,9 +28,6 @@ const USUAL_SELECTED: usize = 1000;
 /// Matrices of selected genes × selected genes that PCA needs besides one for each worker.
 const PCA_MATRICES: u64 = 6;
 
-/// Entries per cell over genes where a source doesn't tell: more than most assays have.
-const USUAL_DENSITY: f64 = 0.1;
-
 /// What a run needs besides the chunks that it keeps, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkingMemory {
@@ -87,27 +84,26 @@ impl MemoryPlan {
     /// The plan for a source as it is opened now, by this process.
     ///
     /// # Errors
-    /// As [`MemoryPlan::new`].
+    /// As [`MemoryPlan::new`]; those of reading a few cells, where a source doesn't tell how many entries it has.
     pub fn for_source(source: &dyn ChunkSource, ctx: &Context) -> Result<Self> {
         let limit = ctx.memory.unwrap_or_else(default_memory);
-        Self::new(source.shape(), source.n_entries(), ctx.threads.get(), limit, resident_memory(), ctx.chunk_rows)
+        let n_entries = zheng17_rayon::estimated_entries(source)?;
+        Self::new(source.shape(), n_entries, ctx.threads.get(), limit, resident_memory(), ctx.chunk_rows)
     }
 
-    /// A plan for a matrix of a shape with so many entries, if known, that `threads` workers go through.
+    /// A plan for a matrix of a shape with so many entries that `threads` workers go through.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) if the limit is too small for even the smallest chunks, naming what
     /// would be enough.
     pub fn new(
         shape: Shape,
-        n_entries: Option<u64>,
+        n_entries: u64,
         threads: usize,
         limit: u64,
         resident: u64,
         chunk_rows: Option<NonZeroUsize>,
     ) -> Result<Self> {
-        let all = shape.n_cells as f64 * shape.n_genes as f64;
-        let n_entries = n_entries.unwrap_or((all * USUAL_DENSITY) as u64);
         let chunk_rows = chunk_rows.map_or_else(
             || {
                 let on_their_way = limit.saturating_sub(resident) / SHARE_ON_THEIR_WAY / threads as u64;
@@ -195,7 +191,7 @@ mod tests {
     #[test]
     fn chunks_fit_the_memory_and_are_powers_of_two() {
         for (gib, rows) in [(1, 512), (4, 512), (20, 512)] {
-            let plan = MemoryPlan::new(SHAPE, Some(2_600_000_000), 2, gib << 30, 100 << 20, None).expect("enough");
+            let plan = MemoryPlan::new(SHAPE, 2_600_000_000, 2, gib << 30, 100 << 20, None).expect("enough");
             assert_eq!(plan.chunk_rows, rows, "{gib} GiB");
             assert!(plan.kept + plan.working + plan.resident <= gib << 30);
         }
@@ -203,7 +199,7 @@ mod tests {
 
     #[test]
     fn too_little_memory_is_refused_with_what_would_do() {
-        let error = MemoryPlan::new(SHAPE, Some(2_600_000_000), 2, 64 << 20, 50 << 20, None).expect_err("too little");
+        let error = MemoryPlan::new(SHAPE, 2_600_000_000, 2, 64 << 20, 50 << 20, None).expect_err("too little");
         assert!(error.to_string().contains("MiB would be enough"), "{error}");
         assert_eq!(error.kind(), zheng17_core::ErrorKind::Usage);
     }

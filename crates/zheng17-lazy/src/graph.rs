@@ -17,7 +17,7 @@ use crate::store::Store;
 
 /// Reading that takes longer than this for an entry is worth a place in the spill file; reading the source again is as good
 /// otherwise.
-const SLOW_NANOSECONDS: u64 = 40;
+const SLOW_NANOSECONDS: u64 = 100;
 
 /// How the cells of a matrix come about.
 pub(crate) enum Step {
@@ -136,12 +136,17 @@ impl Node {
 
     /// A chunk, from where it is kept or computed, and then kept if there is room.
     pub(crate) fn load(&self, at: usize, scratch: &mut Scratch) -> Result<Loaded> {
+        self.load_and_keep(at, true, scratch)
+    }
+
+    /// A chunk, which is worth keeping or not.
+    fn load_and_keep(&self, at: usize, keep: bool, scratch: &mut Scratch) -> Result<Loaded> {
         if let Some(kept) = self.kept(at, scratch)? {
             return Ok(Loaded::Kept(kept));
         }
         let mut out = scratch.take();
         let may_spill = self.compute(self.chunk_cells(at), scratch, &mut out)?;
-        if let Some(store) = &self.store {
+        if let Some(store) = self.store.as_ref().filter(|_| keep) {
             store.offer(at, out.view(), may_spill, &mut scratch.bytes);
         }
         Ok(Loaded::Rows(out))
@@ -259,16 +264,15 @@ impl Node {
             scratch.free.push(before);
             return Ok(());
         }
-        let loaded = input.load(at, scratch)?;
+        // If nobody else has the input any more, what is about to be selected of this chunk is all that is left to know of it.
+        let last_use = Arc::strong_count(input) == 1;
+        let loaded = input.load_and_keep(at, !last_use, scratch)?;
         match &loaded {
             Loaded::Kept(kept) => select_kept_into(kept, map, out),
             Loaded::Rows(rows) => FastKernels::default().select_into(rows.view(), map, out)?,
         }
         scratch.put_back(loaded);
-        if Arc::strong_count(input) == 1
-            && let Some(store) = &input.store
-        {
-            // Nobody else has the input any more, and what was selected of this chunk is about to be kept.
+        if let Some(store) = input.store.as_ref().filter(|_| last_use) {
             store.forget(at);
         }
         Ok(())

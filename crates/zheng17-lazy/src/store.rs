@@ -72,8 +72,14 @@ impl Store {
         let kept = KeptChunk::keep(chunk);
         let more = (kept.bytes() as u64).saturating_sub(at_least);
         if self.keeper.budget.take(more, self.limit) {
-            self.memory.fetch_add(at_least + more, Ordering::Relaxed);
-            *self.slot(at) = Slot::Memory(Arc::new(kept));
+            let mut slot = self.slot(at);
+            if matches!(*slot, Slot::Absent) {
+                self.memory.fetch_add(at_least + more, Ordering::Relaxed);
+                *slot = Slot::Memory(Arc::new(kept));
+            } else {
+                // Another worker needed the same chunk at the same time.
+                self.keeper.budget.give_back(at_least + more);
+            }
         } else {
             self.keeper.budget.give_back(at_least);
             if let Some(spill) = spill {
@@ -86,8 +92,11 @@ impl Store {
         bytes.clear();
         kept.write_to(bytes);
         if let Some(place) = spill.put(bytes) {
-            self.spilled.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            *self.slot(at) = Slot::Spilled(place);
+            let mut slot = self.slot(at);
+            if matches!(*slot, Slot::Absent) {
+                self.spilled.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                *slot = Slot::Spilled(place);
+            }
         }
     }
 
@@ -122,5 +131,55 @@ impl Drop for Store {
         for slot in std::mem::take(&mut self.slots) {
             self.account_for(&slot.into_inner().unwrap_or_else(PoisonError::into_inner));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zheng17_core::CsrBuffer;
+    use zheng17_core::matrix::{ValueKind, Values};
+
+    use super::*;
+
+    fn keeper(limit: u64, spill: bool) -> Arc<Keeper> {
+        let spill = spill.then(|| SpillFile::new(std::env::temp_dir()));
+        Arc::new(Keeper { budget: Budget::new(limit), spill })
+    }
+
+    fn chunk() -> CsrBuffer {
+        let mut chunk = CsrBuffer::new(100, ValueKind::F32);
+        chunk.indices = (0..100).collect();
+        chunk.values = Values::F32(vec![1.0; 100]);
+        chunk.end_row();
+        chunk
+    }
+
+    #[test]
+    fn a_chunk_that_two_workers_offer_counts_once_and_is_given_back() {
+        let keeper = keeper(10_000, false);
+        let store = Store::new(2, Arc::clone(&keeper), 10_000);
+        let (chunk, mut bytes) = (chunk(), Vec::new());
+        store.offer(0, chunk.view(), false, &mut bytes);
+        let once = store.bytes();
+        assert!(once.0 >= 200 && once.1 == 0);
+        store.offer(0, chunk.view(), false, &mut bytes);
+        assert_eq!(store.bytes(), once);
+        assert!(!store.is_complete());
+        store.forget(0);
+        assert_eq!(store.bytes(), (0, 0));
+        assert!(keeper.budget.take(10_000, u64::MAX), "everything was given back");
+    }
+
+    #[test]
+    fn what_memory_has_no_room_for_is_spilled_if_it_may_be() {
+        let keeper = keeper(100, true);
+        let store = Store::new(1, keeper, 100);
+        let (chunk, mut bytes) = (chunk(), Vec::new());
+        store.offer(0, chunk.view(), false, &mut bytes);
+        assert!(store.get(0, &mut bytes).expect("no error").is_none());
+        store.offer(0, chunk.view(), true, &mut bytes);
+        let kept = store.get(0, &mut bytes).expect("no error").expect("it is kept");
+        assert_eq!(kept.view(&mut CsrBuffer::new(0, ValueKind::F32)).indices(), chunk.indices);
+        assert!(store.is_complete() && store.bytes().1 > 0);
     }
 }

@@ -117,8 +117,8 @@ fn context(source: &Counts, kept: u64, spill_folder: Option<PathBuf>, chunk_rows
         ..Context::default()
     };
     // What is left after everything else, whatever this process has by now.
-    let plan =
-        MemoryPlan::new(source.shape(), source.n_entries(), threads, 1 << 40, 0, base.chunk_rows).expect("plenty");
+    let plan = MemoryPlan::new(source.shape(), source.cells.indices.len() as u64, threads, 1 << 40, 0, base.chunk_rows)
+        .expect("plenty");
     let others = (1 << 40) - plan.kept;
     Context { memory: Some(resident_memory() + others + kept), ..base }
 }

@@ -21,6 +21,24 @@ pub fn chunk_rows(n_cells: usize, n_entries: u64, chunk_entries: u64) -> usize {
     1 << rows.ilog2()
 }
 
+/// Cells that are looked at where a source doesn't tell how many entries it has.
+const SAMPLE_CELLS: usize = 32;
+
+/// How many entries a source has, about, if it doesn't tell: as if all cells were like the first ones.
+///
+/// # Errors
+/// Those of reading.
+pub fn estimated_entries(source: &dyn ChunkSource) -> Result<u64> {
+    let Shape { n_cells, n_genes } = source.shape();
+    if let Some(n_entries) = source.n_entries() {
+        return Ok(n_entries);
+    }
+    let sample = n_cells.min(SAMPLE_CELLS);
+    let mut cells = CsrBuffer::new(n_genes, ValueKind::F32);
+    source.read_cells(0..sample, &mut cells)?;
+    Ok((cells.indices.len() as f64 / sample.max(1) as f64 * n_cells as f64) as u64)
+}
+
 /// Small matrices are cut into at least so many chunks for each worker.
 const CHUNKS_PER_WORKER: usize = 4;
 
@@ -50,9 +68,9 @@ impl ChunkedMatrix {
     pub(crate) fn read(source: &dyn ChunkSource, workers: Arc<Workers>, ctx: &Context) -> Result<Self> {
         let Shape { n_cells, n_genes } = source.shape();
         // A few chunks for each worker, so that none waits long for the last one.
-        let rows = match (ctx.chunk_rows, source.n_entries()) {
-            (None, Some(n_entries)) => chunk_rows(n_cells, n_entries, USUAL_CHUNK_ENTRIES),
-            _ => ctx.rows_per_chunk(),
+        let rows = match ctx.chunk_rows {
+            None => chunk_rows(n_cells, estimated_entries(source)?, USUAL_CHUNK_ENTRIES),
+            Some(rows) => rows.get(),
         };
         let step = rows.min(n_cells.div_ceil(CHUNKS_PER_WORKER * workers.number())).max(1);
         let read = workers.fold(
