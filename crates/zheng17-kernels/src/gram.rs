@@ -18,7 +18,7 @@ const WIDTH: usize = 32;
 const ROWS_PER_GROUP: usize = 256;
 
 /// A column is treated as dense if more than one of so many cells has an entry in it.
-const RARE: usize = 30;
+const RARE: usize = 20;
 
 /// Bytes of the products that one tile of rare genes covers.
 const TILE_BYTES: usize = 256 << 10;
@@ -29,22 +29,12 @@ pub struct GramBlock {
     corrections: Corrections,
     /// Where each gene stands among genes by decreasing mean.
     place: Vec<u32>,
-    n_rows: usize,
-    entries: Vec<Entry>,
     columns: Columns,
     /// Σ d of the gene at each place.
     sums: Vec<f64>,
     /// Σ dₐ·d_b of places b ≤ a at `a * stride + b`.
     products: Vec<f64>,
     stride: usize,
-}
-
-/// A correction of the block.
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    row: u32,
-    place: u32,
-    value: f64,
 }
 
 impl GramBlock {
@@ -60,9 +50,7 @@ impl GramBlock {
             arch: pulp::Arch::new(),
             corrections: Corrections::new(plan),
             place,
-            n_rows: 0,
-            entries: Vec::new(),
-            columns: Columns::default(),
+            columns: Columns::new(n_genes),
             sums: vec![0.0; n_genes],
             products: vec![0.0; n_genes * stride],
             stride,
@@ -71,8 +59,7 @@ impl GramBlock {
 
     /// Forgets all cells.
     pub fn clear(&mut self) {
-        self.n_rows = 0;
-        self.entries.clear();
+        self.columns.clear();
         self.sums.fill(0.0);
         for (at, row) in self.products.chunks_exact_mut(self.stride.max(1)).enumerate() {
             row[..(at + 1).next_multiple_of(WIDTH)].fill(0.0);
@@ -85,16 +72,16 @@ impl GramBlock {
             let (genes, values) = self.corrections.of_row(chunk, row, plan);
             for (&gene, &value) in genes.iter().zip(values) {
                 let place = self.place[gene as usize];
-                self.entries.push(Entry { row: self.n_rows as u32, place, value });
+                self.columns.push(place, value);
                 self.sums[place as usize] += value;
             }
-            self.n_rows += 1;
+            self.columns.end_row();
         }
     }
 
     /// Sums the products of all cells added since [`GramBlock::clear`].
     pub fn multiply(&mut self) {
-        self.columns.fill(&self.entries, self.n_rows, self.sums.len());
+        self.columns.end_group();
         let n_dense = self.columns.n_dense();
         let (columns, products) = (&self.columns, &mut self.products);
         self.arch.dispatch(DenseProducts { columns, n_dense, stride: self.stride, products });
@@ -110,7 +97,7 @@ impl GramBlock {
         let (indptr, entries) = self.columns.rows_from(first_place);
         let tile_genes = (TILE_BYTES / (8 * self.stride)).max(1);
         // How far each row has got.
-        let mut next = indptr[..self.n_rows].to_vec();
+        let mut next = indptr[..self.columns.n_rows].to_vec();
         for first in (first_place..n_genes).step_by(tile_genes) {
             let end = (first + tile_genes).min(n_genes);
             let tile = &mut self.products[first * self.stride..end * self.stride];
@@ -181,7 +168,6 @@ fn genes_by_mean(plan: &OutputPlan) -> Vec<usize> {
 }
 
 /// The entries of a block by group of rows, then by place, then by row.
-#[derive(Default)]
 struct Columns {
     n_rows: usize,
     n_places: usize,
@@ -190,34 +176,77 @@ struct Columns {
     /// The row of each entry, within its group.
     rows: Vec<u16>,
     values: Vec<f64>,
-    /// While they are filled: where the next entry of a group and place goes.
-    next: Vec<u32>,
+    /// The entries of the group that is being filled, row by row, and how many of them each place has.
+    group: Vec<Entry>,
+    in_group: Vec<u32>,
+}
+
+/// An entry of the group that is being filled.
+#[derive(Clone, Copy)]
+struct Entry {
+    row: u16,
+    place: u32,
+    value: f64,
 }
 
 impl Columns {
-    fn fill(&mut self, entries: &[Entry], n_rows: usize, n_places: usize) {
-        let Self { starts, rows, values, next, .. } = self;
-        (self.n_rows, self.n_places) = (n_rows, n_places);
-        let key = |entry: &Entry| entry.row as usize / ROWS_PER_GROUP * n_places + entry.place as usize;
-        starts.clear();
-        starts.resize(n_rows.div_ceil(ROWS_PER_GROUP) * n_places + 1, 0);
-        for entry in entries {
-            starts[key(entry) + 1] += 1;
+    fn new(n_places: usize) -> Self {
+        Self {
+            n_rows: 0,
+            n_places,
+            starts: vec![0],
+            rows: Vec::new(),
+            values: Vec::new(),
+            group: Vec::new(),
+            in_group: vec![0; n_places],
         }
-        let mut total = 0;
-        for start in starts.iter_mut() {
-            total += *start;
-            *start = total;
+    }
+
+    fn clear(&mut self) {
+        self.n_rows = 0;
+        self.starts.truncate(1);
+        self.rows.clear();
+        self.values.clear();
+        self.group.clear();
+        self.in_group.fill(0);
+    }
+
+    #[inline(always)]
+    fn push(&mut self, place: u32, value: f64) {
+        self.group.push(Entry { row: (self.n_rows % ROWS_PER_GROUP) as u16, place, value });
+        self.in_group[place as usize] += 1;
+    }
+
+    fn end_row(&mut self) {
+        self.n_rows += 1;
+        if self.n_rows.is_multiple_of(ROWS_PER_GROUP) {
+            self.end_group();
         }
-        next.clone_from(starts);
-        rows.resize(entries.len(), 0);
-        values.resize(entries.len(), 0.0);
-        for entry in entries {
-            let next = &mut next[key(entry)];
-            rows[*next as usize] = (entry.row as usize % ROWS_PER_GROUP) as u16;
-            values[*next as usize] = entry.value;
+    }
+
+    /// Sorts the rows since the last group, if there are any, into columns.
+    fn end_group(&mut self) {
+        if self.starts.len() > self.n_groups() * self.n_places {
+            return;
+        }
+        let mut end = self.rows.len();
+        // What was a number of entries becomes the place of the next one.
+        for next in &mut self.in_group {
+            let start = end;
+            end += *next as usize;
+            *next = start as u32;
+            self.starts.push(end as u32);
+        }
+        self.rows.resize(end, 0);
+        self.values.resize(end, 0.0);
+        for &Entry { row, place, value } in &self.group {
+            let next = &mut self.in_group[place as usize];
+            self.rows[*next as usize] = row;
+            self.values[*next as usize] = value;
             *next += 1;
         }
+        self.group.clear();
+        self.in_group.fill(0);
     }
 
     /// The rows and values of a group of rows at a place.
