@@ -39,15 +39,13 @@ pub(crate) fn commit() -> Value {
 
 /// The machine for people.
 pub(crate) fn text(machine: &Value) -> String {
-    let text = |key: &str| machine[key].as_str().unwrap_or("unknown").to_owned();
+    let versions = ["system", "rust", "python"].iter().filter_map(|key| machine[key].as_str());
     format!(
-        "Machine: {} processors of {}, {:.0} GB of memory, {}; {}; {}.",
+        "Machine: {} processors of {}, {:.0} GB of memory; {}.",
         machine["threads"],
-        text("processor"),
+        machine["processor"].as_str().unwrap_or("unknown kind"),
         machine["memory_bytes"].as_f64().unwrap_or(0.0) / 1e9,
-        text("system"),
-        text("rust"),
-        text("python"),
+        versions.collect::<Vec<_>>().join("; "),
     )
 }
 
