@@ -21,7 +21,7 @@ pub(crate) struct BenchArguments {
     #[arg(long)]
     quick: bool,
     /// Only these sections; results of others stay as they were
-    #[arg(long, value_enum, value_name = "NAME")]
+    #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
     only: Vec<Section>,
     /// Also write all results here, as JSON
     #[arg(long, value_name = "FILE")]

@@ -92,7 +92,8 @@ impl Steps {
 fn memory(size: &Value) -> String {
     let (ours, scanpy) = (&size["ours"], &size["scanpy"]["seconds"]);
     let (entries, cases) = (number(&ours["n_entries"]), list(&ours["recipe"]));
-    let mut text = format!("{}\n", heading(ours));
+    let runs = [ours, &size["scanpy"]].map(|program| &program["repeats"]);
+    let mut text = format!("{}\nMedians of {} runs, of scanpy {}.\n\n", heading(ours), runs[0], runs[1]);
     let mut table = Table::new(&[
         "program",
         "threads",
