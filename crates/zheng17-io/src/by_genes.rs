@@ -2,13 +2,12 @@
 //! the whole file, one after the other, within a limit of memory. Knows entries and pointers, not which format they are part of.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zheng17_core::error::ResultExt as _;
 use zheng17_core::matrix::{Value, ValueKind};
-use zheng17_core::source::smallest_values;
-use zheng17_core::{ChunkSource, CsrBuffer, CsrView, Error, Result, Shape, Values};
+use zheng17_core::{ChunkSource, CsrBuffer, Error, Result, Shape, Values};
 
+use crate::bands::Bands;
 use crate::hdf5::pieces;
 use crate::matrix::{Entries, Names, PIECE, check_range};
 
@@ -31,20 +30,11 @@ pub(crate) struct SparseColumns {
     pub(crate) names: Names,
     /// Bytes that bands may take.
     pub(crate) memory: u64,
-    pub(crate) bands: Bands,
-}
-
-/// What was gathered so far.
-#[derive(Default)]
-pub(crate) struct Bands {
-    /// Held while entries are counted and a band is gathered.
-    plan: Mutex<Option<Plan>>,
-    /// The last bands, the newest at the end.
-    ready: Mutex<Vec<Arc<CsrBuffer>>>,
+    pub(crate) bands: Bands<Option<Plan>>,
 }
 
 /// How cells are cut into bands.
-struct Plan {
+pub(crate) struct Plan {
     /// Where the entries of each cell would start if all were in rows, and their number.
     row_starts: Vec<u64>,
     /// Where each band starts, and the number of cells.
@@ -86,10 +76,6 @@ impl Plan {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What gathering came to.
 enum Gathered {
     Band(CsrBuffer),
@@ -104,40 +90,21 @@ impl SparseColumns {
         n_entries.saturating_mul(ENTRY_BYTES) + self.shape.n_cells as u64 * CELL_BYTES <= self.memory
     }
 
-    fn ready_band(&self, cell: usize) -> Option<Arc<CsrBuffer>> {
-        let holds = |band: &&Arc<CsrBuffer>| (band.first_cell..band.first_cell + band.n_cells()).contains(&cell);
-        lock(&self.bands.ready).iter().find(holds).cloned()
-    }
-
-    /// The band that holds a cell, gathered if it isn't there. Only those who need it wait for it.
-    fn band(&self, cell: usize) -> Result<Arc<CsrBuffer>> {
-        if let Some(band) = self.ready_band(cell) {
-            return Ok(band);
-        }
-        let mut plan = lock(&self.bands.plan);
-        // Somebody may have gathered it while we waited.
-        if let Some(band) = self.ready_band(cell) {
-            return Ok(band);
-        }
+    /// Gathers the band that holds a cell.
+    fn band(&self, plan: &mut Option<Plan>, cell: usize) -> Result<CsrBuffer> {
         let mut current = match plan.take() {
             Some(plan) => plan,
             None => Plan::new(self.count()?, self.memory, ENTRY_BYTES),
         };
         let gathered = loop {
-            let mut ready = lock(&self.bands.ready);
-            let surplus = ready.len().saturating_sub(1);
-            ready.drain(..surplus);
-            drop(ready);
             match self.gather(&current, current.band(cell)) {
                 Ok(Gathered::NeedsWide) => current = Plan::new(current.row_starts, self.memory, WIDE_ENTRY_BYTES),
-                Ok(Gathered::Band(band)) => break Ok(Arc::new(band)),
+                Ok(Gathered::Band(band)) => break Ok(band),
                 Err(error) => break Err(error),
             }
         };
         *plan = Some(current);
-        let band = gathered?;
-        lock(&self.bands.ready).push(band.clone());
-        Ok(band)
+        gathered
     }
 
     /// Where the entries of each cell would start if all were in rows.
@@ -235,27 +202,6 @@ impl SparseColumns {
     fn changed(&self) -> Error {
         Error::input("the file changed while it was read").at(&self.entries.indices.info().path)
     }
-
-    fn read(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
-        out.reset(cells.start, self.shape.n_genes, ValueKind::F32);
-        let mut cell = cells.start;
-        while cell < cells.end {
-            let band = self.band(cell)?;
-            let first = band.first_cell;
-            let stop = cells.end.min(first + band.n_cells());
-            let rows = band.view().rows(cell - first..stop - first);
-            match rows.values() {
-                zheng17_core::ValuesRef::F32(_) => out.append(rows),
-                // A few values that need 64 bits are no reason to widen those of other cells.
-                zheng17_core::ValuesRef::F64(values) => {
-                    let values = smallest_values(values);
-                    out.append(CsrView::trusted(cell, rows.n_genes(), rows.indptr(), rows.indices(), values.as_ref()));
-                }
-            }
-            cell = stop;
-        }
-        Ok(())
-    }
 }
 
 /// Puts the entries of a gene behind those that its cells have. Cells outside the band are passed over. `None` if a place is
@@ -288,7 +234,8 @@ impl ChunkSource for SparseColumns {
     }
     fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
         check_range("cells", &cells, self.shape.n_cells)?;
-        self.read(cells, out).at(|| &self.names.file)
+        out.reset(cells.start, self.shape.n_genes, ValueKind::F32);
+        self.bands.read(cells, out, &|plan, cell| self.band(plan, cell)).at(|| &self.names.file)
     }
     fn stored_by_genes(&self) -> bool {
         true

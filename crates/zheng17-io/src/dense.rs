@@ -2,13 +2,13 @@
 //! matrix, not which format it is part of.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use zheng17_core::context::DEFAULT_CHUNK_ROWS;
 use zheng17_core::error::ResultExt as _;
 use zheng17_core::matrix::{Value, ValueKind};
 use zheng17_core::{ChunkSource, CsrBuffer, Error, Result, Shape, Values};
 
+use crate::bands::Bands;
 use crate::hdf5::Hdf5Dataset;
 use crate::matrix::{Names, check_range};
 use crate::values::smallest;
@@ -31,16 +31,16 @@ pub(crate) struct DenseRows {
     shape: Shape,
     names: Names,
     plan: Plan,
-    /// Held where a piece takes about all the memory there is.
-    turn: Mutex<()>,
+    /// Rows that were made of a piece, where chunks are so tall that a piece is as large as it can be.
+    bands: Bands<()>,
 }
 
 /// How rows are read.
 #[derive(Debug, PartialEq, Eq)]
 struct Plan {
     rows_at_once: u64,
-    /// Whether one piece is as much as the memory holds.
-    one_at_a_time: bool,
+    /// Rows of a chunk, where rows that nobody has asked for yet are worth keeping.
+    in_bands: Option<u64>,
     /// How often each chunk is decoded in a pass.
     decodings: u64,
     /// Bytes of decoded chunks that should be kept, if that helps.
@@ -56,14 +56,15 @@ impl Plan {
         let columns = row_length.div_ceil(chunk_columns).saturating_mul(chunk_columns);
         let band_bytes = columns.saturating_mul(chunk_rows).saturating_mul(element_size);
         if chunk_rows == 1 {
-            Self { rows_at_once, one_at_a_time: false, decodings: 1, kept: None }
+            Self { rows_at_once, in_bands: None, decodings: 1, kept: None }
         } else if band_bytes <= memory / 2 {
             // Two bands, as some threads may be a little behind the others.
-            Self { rows_at_once, one_at_a_time: false, decodings: 1, kept: Some(2 * band_bytes) }
+            Self { rows_at_once, in_bands: None, decodings: 1, kept: Some(2 * band_bytes) }
         } else {
-            let rows_at_once = (memory / VALUE_BYTES / row_length).clamp(1, chunk_rows);
-            let decodings = chunk_rows.min(n_rows).div_ceil(rows_at_once.min(DEFAULT_CHUNK_ROWS as u64));
-            Self { rows_at_once, one_at_a_time: true, decodings, kept: None }
+            // The other half is for the rows.
+            let rows_at_once = (memory / 2 / VALUE_BYTES / row_length).clamp(1, chunk_rows.min(n_rows));
+            let decodings = chunk_rows.min(n_rows).div_ceil(rows_at_once);
+            Self { rows_at_once, in_bands: Some(chunk_rows), decodings, kept: None }
         }
     }
 }
@@ -109,31 +110,50 @@ impl DenseRows {
             let most = (LARGEST_BAND_BYTES / 8 / stored[1].max(1)).max(1);
             plan.rows_at_once = plan.rows_at_once.next_multiple_of(chunk[0].max(1)).min(most);
         }
-        Ok(Self { dataset, shape, names, plan, turn: Mutex::default() })
+        Ok(Self { dataset, shape, names, plan, bands: Bands::default() })
+    }
+
+    /// Reads a piece that holds a cell and does not go beyond its chunks.
+    fn band(&self, chunk_rows: u64, cell: usize) -> Result<CsrBuffer> {
+        let cell = cell as u64;
+        let top = cell / chunk_rows * chunk_rows;
+        let start = cell - (cell - top) % self.plan.rows_at_once;
+        let end = (start + self.plan.rows_at_once).min(top + chunk_rows).min(self.shape.n_cells as u64);
+        let mut band = CsrBuffer::new(self.shape.n_genes, ValueKind::F32);
+        band.first_cell = start as usize;
+        self.append(start..end, &mut band)?;
+        Ok(band)
     }
 
     fn read(&self, cells: &Range<usize>, out: &mut CsrBuffer) -> Result<()> {
         out.reset(cells.start, self.shape.n_genes, ValueKind::F32);
-        let _turn = self.plan.one_at_a_time.then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
-        let n_columns = self.dataset.info().shape[1] as usize;
         let at_once = self.plan.rows_at_once;
         let (mut start, end) = (cells.start as u64, cells.end as u64);
         while start < end {
             // Pieces end where chunks end.
             let stop = ((start / at_once + 1) * at_once).min(end);
-            match smallest(self.dataset.read(start..stop)?).at(|| &self.dataset.info().path)? {
-                Values::F32(values) => {
-                    let kept = append_nonzero(&values, n_columns, out);
-                    out.values.extend(Values::F32(kept).as_ref());
-                }
-                Values::F64(values) => {
-                    let kept = append_nonzero(&values, n_columns, out);
-                    out.values.extend(Values::F64(kept).as_ref());
-                }
-            }
+            self.append(start..stop, out)?;
             start = stop;
         }
-        while out.n_cells() < cells.len() {
+        Ok(())
+    }
+
+    /// Appends rows that are read at once.
+    fn append(&self, rows: Range<u64>, out: &mut CsrBuffer) -> Result<()> {
+        let n_columns = self.dataset.info().shape[1] as usize;
+        let end = out.n_cells() + (rows.end - rows.start) as usize;
+        match smallest(self.dataset.read(rows)?).at(|| &self.dataset.info().path)? {
+            Values::F32(values) => {
+                let kept = append_nonzero(&values, n_columns, out);
+                out.values.extend(Values::F32(kept).as_ref());
+            }
+            Values::F64(values) => {
+                let kept = append_nonzero(&values, n_columns, out);
+                out.values.extend(Values::F64(kept).as_ref());
+            }
+        }
+        // Rows without columns.
+        while out.n_cells() < end {
             out.end_row();
         }
         Ok(())
@@ -166,7 +186,14 @@ impl ChunkSource for DenseRows {
     }
     fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {
         check_range("cells", &cells, self.shape.n_cells)?;
-        self.read(&cells, out).at(|| &self.names.file)
+        match self.plan.in_bands {
+            Some(chunk_rows) => {
+                out.reset(cells.start, self.shape.n_genes, ValueKind::F32);
+                self.bands.read(cells, out, &|(), cell| self.band(chunk_rows, cell))
+            }
+            None => self.read(&cells, out),
+        }
+        .at(|| &self.names.file)
     }
     fn cell_name(&self, cell: usize) -> Option<String> {
         self.names.cells.get(cell).map(str::to_owned)
@@ -189,17 +216,17 @@ mod tests {
     fn chunks_of_usual_shapes_are_decoded_once() {
         // As h5py cuts 300,000 × 28,000 floats by itself.
         let plan = Plan::chunked([300_000, 28_000], [1172, 110], 4, GIB);
-        assert_eq!((plan.rows_at_once, plan.decodings, plan.one_at_a_time), (37, 1, false));
+        assert_eq!((plan.rows_at_once, plan.decodings, plan.in_bands), (37, 1, None));
         assert_eq!(plan.kept, Some(2 * 1172 * 28_050 * 4));
         let by_rows = Plan::chunked([300_000, 28_000], [1, 28_000], 4, GIB);
-        assert_eq!(by_rows, Plan { rows_at_once: 37, one_at_a_time: false, decodings: 1, kept: None });
+        assert_eq!(by_rows, Plan { rows_at_once: 37, in_bands: None, decodings: 1, kept: None });
     }
 
     #[test]
     fn tall_chunks_are_decoded_again_and_again() {
         let plan = Plan::chunked([20_000, 28_000], [20_000, 100], 4, GIB);
-        assert!(plan.one_at_a_time && plan.rows_at_once * 28_000 * VALUE_BYTES <= GIB);
-        assert_eq!(plan.decodings, 13);
+        assert!(plan.in_bands.is_some() && plan.rows_at_once * 28_000 * VALUE_BYTES <= GIB / 2);
+        assert_eq!(plan.decodings, 26);
         assert!(Plan::chunked([1_300_000, 28_000], [1_300_000, 1], 4, GIB).decodings > 500);
     }
 }

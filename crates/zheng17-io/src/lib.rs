@@ -3,6 +3,7 @@
 //! [`open`] recognises a file by its content and gives a [`Dataset`]: a source of cells for the recipe, and what the file says
 //! of cells and genes. This crate knows nothing of the recipe.
 
+mod bands;
 mod by_genes;
 pub mod dataset;
 mod dense;

@@ -7,6 +7,7 @@ use zheng17_core::error::ResultExt as _;
 use zheng17_core::matrix::{GeneMap, ValueKind, check_row_pointers};
 use zheng17_core::{ChunkSource, CsrBuffer, Error, Result, Shape, Values};
 
+use crate::bands::Bands;
 use crate::by_genes::SparseColumns;
 use crate::dataset::{Layout, MatrixInfo};
 use crate::dense::DenseRows;
@@ -92,8 +93,7 @@ impl StoredMatrix {
         let Self { location, shape, .. } = self;
         let SparseParts { entries, indptr, info, .. } = parts;
         let n_entries = entries.data.info().n_rows();
-        let source =
-            SparseColumns { entries, indptr, location, shape, names, memory, bands: crate::by_genes::Bands::default() };
+        let source = SparseColumns { entries, indptr, location, shape, names, memory, bands: Bands::default() };
         let how = if source.fits() {
             "once".to_owned()
         } else {
