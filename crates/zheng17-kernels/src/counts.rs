@@ -24,6 +24,8 @@ pub struct CountFolder {
     lanes: Vec<Lanes>,
     rows: usize,
     facts: CountFacts,
+    /// The counts of a row, in a byte each.
+    bytes: Vec<u8>,
 }
 
 impl CountFolder {
@@ -35,6 +37,7 @@ impl CountFolder {
             lanes: vec![Lanes::default(); n_genes],
             rows: 0,
             facts: CountFacts::default(),
+            bytes: Vec::new(),
         }
     }
 
@@ -51,7 +54,9 @@ impl CountFolder {
         for row in 0..chunk.n_cells() {
             let range = chunk.row_range(row);
             let (genes, counts) = (&chunk.indices()[range.clone()], &values[range]);
-            let Some(total) = self.arch.dispatch(RowTotal(counts)) else {
+            self.bytes.resize(counts.len(), 0);
+            let bytes = &mut self.bytes;
+            let Some((total, largest)) = self.arch.dispatch(RowFacts { counts, bytes }) else {
                 // A row with fractions or large counts goes the general way.
                 let first_cell = chunk.first_cell() + row - totals.len();
                 self.summary.add_cell_totals(first_cell, std::mem::take(&mut totals))?;
@@ -66,8 +71,8 @@ impl CountFolder {
             }
             self.rows += 1;
             let weight = share_weight(total as f64);
-            let largest = self.arch.dispatch(AddRow { genes, counts, weight, lanes: &mut self.lanes });
-            self.facts.largest = self.facts.largest.max(largest);
+            self.arch.dispatch(AddRow { genes, counts, bytes: &self.bytes, weight, lanes: &mut self.lanes });
+            self.facts.largest = self.facts.largest.max(f64::from(largest));
             self.facts.n_entries += counts.len() as u64;
             totals.push(total as f64);
         }
@@ -156,65 +161,64 @@ fn total_too_large(cell: usize, total: f64) -> Error {
 /// Adding 2^23 to a smaller float leaves its integer part in the low bits.
 const SHIFT: f32 = 8_388_608.0;
 
-/// A float that is an integer below 2^23 as that integer.
-#[inline(always)]
-fn as_integer(x: f32) -> u32 {
-    (x + SHIFT).to_bits() & 0x007f_ffff
+/// The total of a row of integers below 2^23 and the largest of them, or `None` for other numbers. Writes each as a byte, the
+/// large ones as 255.
+struct RowFacts<'a> {
+    counts: &'a [f32],
+    bytes: &'a mut [u8],
 }
 
-/// The total of a row of integers below 2^23, or `None` for other numbers.
-struct RowTotal<'a>(&'a [f32]);
-
-impl pulp::NullaryFnOnce for RowTotal<'_> {
-    type Output = Option<u64>;
+impl pulp::NullaryFnOnce for RowFacts<'_> {
+    type Output = Option<(u64, u32)>;
 
     #[allow(clippy::needless_bitwise_bool, reason = "without branches it becomes vector instructions")]
     #[inline(always)]
-    fn call(self) -> Option<u64> {
+    fn call(self) -> Option<(u64, u32)> {
         let mut total = 0_u64;
+        let mut largest = 0_u32;
         let mut odd = false;
         // Blocks keep the 32-bit sums of vector lanes from overflowing: 2^9 numbers below 2^23.
-        for block in self.0.chunks(512) {
+        for (block, bytes) in self.counts.chunks(512).zip(self.bytes.chunks_mut(512)) {
             let mut sum = 0_u32;
             let mut block_odd = false;
-            for &x in block {
+            for (&x, byte) in block.iter().zip(bytes) {
                 let shifted = x + SHIFT;
                 block_odd |= (shifted - SHIFT != x) | (x >= SHIFT);
-                sum += shifted.to_bits() & 0x007f_ffff;
+                let count = shifted.to_bits() & 0x007f_ffff;
+                sum += count;
+                largest = largest.max(count);
+                *byte = count.min(u32::from(ESCAPE)) as u8;
             }
             total += u64::from(sum);
             odd |= block_odd;
         }
-        (!odd).then_some(total)
+        (!odd).then_some((total, largest))
     }
 }
 
-/// Adds a row's entries to the lanes of their genes; gives the largest count.
+/// Adds a row's entries to the lanes of their genes.
 struct AddRow<'a> {
     genes: &'a [u32],
     counts: &'a [f32],
+    bytes: &'a [u8],
     weight: f64,
     lanes: &'a mut [Lanes],
 }
 
 impl pulp::NullaryFnOnce for AddRow<'_> {
-    type Output = f64;
+    type Output = ();
 
     #[inline(always)]
-    fn call(self) -> f64 {
-        let Self { genes, counts, weight, lanes } = self;
+    fn call(self) {
+        let Self { genes, counts, bytes, weight, lanes } = self;
         let table = table(weight);
-        let mut largest = 0_u32;
-        for (&gene, &x) in genes.iter().zip(counts) {
-            let count = as_integer(x);
-            largest = largest.max(count);
+        for ((&gene, &byte), &count) in genes.iter().zip(bytes).zip(counts) {
             let lane = &mut lanes[gene as usize];
-            match table.get(count as usize) {
+            match table.get(usize::from(byte)) {
                 Some(terms) => lane.add(*terms),
                 None => add_larger(lane, f64::from(count), weight),
             }
         }
-        f64::from(largest)
     }
 }
 
