@@ -55,14 +55,13 @@ impl<V: Value> pulp::NullaryFnOnce for SelectPacked<'_, '_, V> {
     #[inline(always)]
     fn call(self) {
         let Self { mut rows, new_index, indptr, genes, values } = self;
-        // One byte a gene: all of them fit into a near cache.
-        let selected: Vec<u8> = new_index.iter().map(|&new| u8::from(new != GeneMap::NOT_SELECTED)).collect();
+        let selected = flags(new_index);
         let mut found: Vec<u64> = Vec::new();
         while let Some((row, escaped)) = rows.next() {
             if found.len() <= row.steps.len() {
                 found.resize(row.steps.len() + 1, 0);
             }
-            let n_found = find_selected(row.steps, escaped, &selected, &mut found);
+            let n_found = find_selected_steps(row.steps, escaped, &selected, &mut found);
             let found = &found[..n_found];
             genes.extend(found.iter().map(|&entry| new_index[entry as u32 as usize]));
             let position = |&entry: &u64| (entry >> 32) as usize;
@@ -88,12 +87,12 @@ impl<V: Value> pulp::NullaryFnOnce for SelectPacked<'_, '_, V> {
 
 /// Finds the entries of selected genes: writes the position in the row, times 2^32, plus the gene. Gives their number.
 #[inline(never)]
-fn find_selected(steps: &[u8], escaped: &mut Escaped<'_>, selected: &[u8], found: &mut [u64]) -> usize {
+fn find_selected_steps(steps: &[u8], escaped: &mut Escaped<'_>, selected: &[u8], found: &mut [u64]) -> usize {
     let mut n_found = 0;
     let mut entry = 0_u64;
     for &step in steps {
         entry += u64::from(escaped.step(step));
-        // Every entry is written, and the place moves on only behind selected ones: no branch to mispredict.
+        // As in `find_selected`: no branch to mispredict.
         found[n_found] = entry;
         n_found += usize::from(selected[entry as u32 as usize]);
         entry += 1 << 32;
@@ -110,27 +109,37 @@ fn select<V: Value>(
     values_out: &mut Vec<V>,
 ) {
     let new_index = genes.new_index();
-    // Every entry is written, and the place moves on only behind selected ones: no branch to mispredict.
-    let mut row_genes: Vec<u32> = Vec::new();
-    let mut row_values: Vec<V> = Vec::new();
+    let selected = flags(new_index);
+    let mut found: Vec<u32> = Vec::new();
     for row in 0..chunk.n_cells() {
         let range = chunk.row_range(row);
         let (genes, values) = (&chunk.indices()[range.clone()], &values[range]);
-        if row_genes.len() < genes.len() {
-            row_genes.resize(genes.len(), 0);
-            row_values.resize(genes.len(), V::from_f64(0.0));
+        if found.len() <= genes.len() {
+            found.resize(genes.len() + 1, 0);
         }
-        let mut kept = 0;
-        for (&gene, &value) in genes.iter().zip(values) {
-            let new = new_index[gene as usize];
-            row_genes[kept] = new;
-            row_values[kept] = value;
-            kept += usize::from(new != GeneMap::NOT_SELECTED);
-        }
-        indices_out.extend_from_slice(&row_genes[..kept]);
-        values_out.extend_from_slice(&row_values[..kept]);
+        let n_found = find_selected(genes, &selected, &mut found);
+        let found = found[..n_found].iter().map(|&at| at as usize);
+        indices_out.extend(found.clone().map(|at| new_index[genes[at] as usize]));
+        values_out.extend(found.map(|at| values[at]));
         indptr.push(indices_out.len() as u64);
     }
+}
+
+/// Finds the entries of selected genes: writes the position of each in the row, and gives their number.
+#[inline(never)]
+fn find_selected(genes: &[u32], selected: &[u8], found: &mut [u32]) -> usize {
+    let mut n_found = 0;
+    for (at, &gene) in genes.iter().enumerate() {
+        // Every position is written, and the place moves on only behind selected ones: no branch to mispredict.
+        found[n_found] = at as u32;
+        n_found += usize::from(selected[gene as usize]);
+    }
+    n_found
+}
+
+/// Whether each gene is selected, in one byte: all of them fit into a near cache.
+fn flags(new_index: &[u32]) -> Vec<u8> {
+    new_index.iter().map(|&new| u8::from(new != GeneMap::NOT_SELECTED)).collect()
 }
 
 /// Writes the scaled values of a chunk of selected genes: dense rows of cells × genes.
