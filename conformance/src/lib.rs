@@ -12,6 +12,7 @@ mod npz;
 mod report;
 mod statement;
 mod suite;
+mod test_program;
 mod tolerance;
 
 use zheng17_core::backend::Determinism;
@@ -22,6 +23,7 @@ use zheng17_core::{AnyBackend, Capabilities, Result};
 pub use cases::cases;
 pub use expectations::EXPECTATIONS;
 pub use suite::{Case, Entry, Expectation, Outcome, Report, Requirement, Stop, Subject, Verdict, run_case, run_suite};
+pub use test_program::test_program;
 pub use tolerance::{Against, Quantity, Tolerance, compare, tolerance};
 
 /// Every backend of this build, and core's backend of scalar chunk kernels.

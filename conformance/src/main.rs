@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use zheng17_conformance::{EXPECTATIONS, built_in, cases, run_suite};
+use zheng17_conformance::{EXPECTATIONS, Subject, built_in, cases, run_suite};
 
 /// Runs the conformance suite.
 #[derive(Parser)]
@@ -13,6 +13,9 @@ struct Arguments {
     /// Only this backend.
     #[arg(long)]
     backend: Option<String>,
+    /// Only this plugin, a shared library.
+    #[arg(long, conflicts_with = "backend")]
+    plugin: Option<std::path::PathBuf>,
     /// Only cases whose name contains this.
     #[arg(long)]
     case: Option<String>,
@@ -23,7 +26,13 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let mut subjects = match built_in() {
+    let subjects = match &arguments.plugin {
+        Some(path) => zheng17::load_plugin(path)
+            .and_then(|plugin| zheng17::registry()?.create(&plugin.name))
+            .map(|backend| vec![Subject::new(backend)]),
+        None => built_in(),
+    };
+    let mut subjects = match subjects {
         Ok(subjects) => subjects,
         Err(error) => {
             eprintln!("{error}");

@@ -34,6 +34,9 @@ enum Task {
         /// Only this backend.
         #[arg(long)]
         backend: Option<String>,
+        /// Only this plugin, a shared library.
+        #[arg(long, conflicts_with = "backend")]
+        plugin: Option<PathBuf>,
         /// Print the report as JSON.
         #[arg(long)]
         json: bool,
@@ -48,7 +51,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test { full } => test::run(full),
-        Task::Conformance { backend, json } => test::conformance(backend.as_deref(), json),
+        Task::Conformance { backend, plugin, json } => test::conformance(backend.as_deref(), plugin.as_deref(), json),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::command::{self, cargo, run_looking};
 use crate::{libhdf5, python};
@@ -19,7 +19,7 @@ pub(crate) fn run(full: bool) -> Result<(), String> {
 }
 
 /// Runs the conformance suite alone.
-pub(crate) fn conformance(backend: Option<&str>, json: bool) -> Result<(), String> {
+pub(crate) fn conformance(backend: Option<&str>, plugin: Option<&Path>, json: bool) -> Result<(), String> {
     let mut arguments = vec!["run", "--quiet", "--package", "zheng17-conformance", "--"];
     if let Some(backend) = backend {
         arguments.extend(["--backend", backend]);
@@ -27,7 +27,12 @@ pub(crate) fn conformance(backend: Option<&str>, json: bool) -> Result<(), Strin
     if json {
         arguments.push("--json");
     }
-    let status = cargo(&arguments).status().map_err(|error| error.to_string())?;
+    let mut command = cargo(&arguments);
+    if let Some(plugin) = plugin {
+        let full = plugin.canonicalize().map_err(|error| format!("{}: {error}", plugin.display()))?;
+        command.arg("--plugin").arg(full);
+    }
+    let status = command.status().map_err(|error| error.to_string())?;
     if status.success() { Ok(()) } else { Err("the conformance suite did not pass".to_owned()) }
 }
 
@@ -35,7 +40,7 @@ fn run_checks() -> Result<(), String> {
     command_run(&["fmt", "--all", "--check"])?;
     command_run(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
     // Features must be additive: each crate with features builds with none of them.
-    for features in ["", "rayon", "lazy"] {
+    for features in ["", "rayon", "lazy", "plugins"] {
         command_run(&["check", "--quiet", "--package", "zheng17", "--no-default-features", "--features", features])?;
     }
     command::run(cargo(&["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))

@@ -167,6 +167,9 @@ pub(crate) struct ResourceArguments {
     /// Which backend computes: auto, or one that `zheng17 backends` lists; auto holds the matrix in memory if it fits
     #[arg(long, value_name = "NAME", default_value = zheng17::AUTO)]
     pub(crate) backend: String,
+    /// A plugin to load, a shared library; --backend chooses it by the name that it has
+    #[arg(long = "plugin", value_name = "FILE")]
+    pub(crate) plugins: Vec<PathBuf>,
     /// How many threads a backend may use, up to 1024; all processors if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(crate) threads: Option<u64>,
@@ -183,7 +186,14 @@ pub(crate) struct ResourceArguments {
 
 impl Default for ResourceArguments {
     fn default() -> Self {
-        Self { backend: zheng17::AUTO.to_owned(), threads: None, memory: None, tmp: None, chunk_rows: None }
+        Self {
+            backend: zheng17::AUTO.to_owned(),
+            plugins: Vec::new(),
+            threads: None,
+            memory: None,
+            tmp: None,
+            chunk_rows: None,
+        }
     }
 }
 
@@ -246,6 +256,9 @@ pub(crate) struct InspectArguments {
 /// version of the recipe can run, which adds up in the order of cells. Result: how it compares with the reference, serial.
 #[derive(Debug, Args)]
 pub(crate) struct BackendsArguments {
+    /// A plugin to load and to list
+    #[arg(long = "plugin", value_name = "FILE")]
+    pub(crate) plugins: Vec<PathBuf>,
     /// Write the list as JSON
     #[arg(long)]
     pub(crate) json: bool,

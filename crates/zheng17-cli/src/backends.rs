@@ -1,5 +1,7 @@
 //! `zheng17 backends`: the backends of this program and what they can do, from their capabilities.
 
+use std::path::PathBuf;
+
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{ContentArrangement, Table};
 use serde_json::json;
@@ -15,8 +17,9 @@ const WIDTH: u16 = 100;
 /// Lists the backends.
 ///
 /// # Errors
-/// Those of writing to standard output.
+/// Those of loading plugins and of writing to standard output.
 pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
+    load(&arguments.plugins)?;
     let registry = zheng17::registry()?;
     let all = || registry.entries().iter().map(|entry| &entry.capabilities);
     if arguments.json {
@@ -51,6 +54,14 @@ pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
         ]);
     }
     say(&format!("{table}\n"))
+}
+
+/// Loads plugins.
+///
+/// # Errors
+/// Those of [`zheng17::load_plugin`].
+pub(crate) fn load(plugins: &[PathBuf]) -> Result<()> {
+    plugins.iter().try_for_each(|plugin| zheng17::load_plugin(plugin).map(drop))
 }
 
 fn determinism(determinism: Determinism) -> &'static str {

@@ -17,7 +17,7 @@ use zheng17_io::write::{self, Compression, CreateOptions, TemporaryFile};
 
 use crate::arguments::{RecipeArguments, ResourceArguments, RunArguments, WriteX};
 use crate::terminal::{self, bytes, complain, count, peak_memory, say, seconds};
-use crate::{gene_table, result_file};
+use crate::{backends, gene_table, result_file};
 
 /// Runs the recipe on a file.
 ///
@@ -87,11 +87,13 @@ pub(crate) fn open(path: &Path, options: OpenOptions, backend: &str, ctx: &Conte
 /// One part of the memory in so many may be taken by readers of matrices that are stored by genes.
 const SHARE_OF_READERS: u64 = 4;
 
-/// Threads, signals and progress of a run.
+/// Plugins, threads, signals and progress of a run.
 ///
 /// # Errors
+/// Those of loading plugins; [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) for a folder that there is not;
 /// [`ErrorKind::System`](zheng17_core::ErrorKind::System) if the system refuses to tell of signals.
 pub(crate) fn context(resources: &ResourceArguments, quiet: bool) -> Result<Context> {
+    backends::load(&resources.plugins)?;
     let spill_folder = resources.tmp.clone().unwrap_or_else(std::env::temp_dir);
     if !spill_folder.is_dir() {
         return Err(Error::usage("there is no such folder for temporary files").at(spill_folder.display()));

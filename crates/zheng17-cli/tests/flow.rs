@@ -449,3 +449,22 @@ fn a_plan_foretells_memory_and_output() {
     assert!(run_badly(folder.path(), "plan nothing.h5ad", 2).contains("nothing.h5ad"));
     assert!(run_badly(folder.path(), "plan counts.h5ad --top-genes 0", 2).contains("genes"));
 }
+
+#[test]
+fn plugin_gives_the_summary_of_the_reference() {
+    let folder = with_counts();
+    let plugin = zheng17_test_support::compile_plugin(&zheng17_test_support::example_in_c(), &[], folder.path());
+    let plugin = plugin.file_name().and_then(|name| name.to_str()).expect("a name");
+    assert!(run_well(folder.path(), &format!("backends --plugin {plugin}")).contains("example-c"));
+    let run_on = |backend: &str, output: &str| {
+        let words = format!("run counts.h5ad -o {output} --plugin {plugin} --backend {backend} --json");
+        let report: Value = serde_json::from_str(&run_well(folder.path(), &words)).expect("JSON");
+        assert_eq!(report["backend"], backend);
+    };
+    run_on("example-c", "plugin.h5ad");
+    run_on("serial", "serial.h5ad");
+    let cells = |output: &str| cells_of(&open(&folder.path().join(output)));
+    assert_eq!(cells("plugin.h5ad"), cells("serial.h5ad"));
+    let line = run_badly(folder.path(), "run counts.h5ad -o out.h5ad --plugin counts.h5ad", 2);
+    assert!(line.contains("counts.h5ad: is not a shared library"), "{line}");
+}

@@ -545,6 +545,12 @@ impl GeneMap {
         Self { new_index, n_selected: selected.len() }
     }
 
+    /// The map that [`GeneMap::new_index`] of another one says.
+    pub fn from_new_index(new_index: Vec<u32>) -> Self {
+        let n_selected = new_index.iter().filter(|&&new| new != Self::NOT_SELECTED).count();
+        Self { new_index, n_selected }
+    }
+
     /// For each gene its place among the selected, or [`GeneMap::NOT_SELECTED`].
     pub fn new_index(&self) -> &[u32] {
         &self.new_index

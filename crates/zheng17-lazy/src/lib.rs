@@ -60,7 +60,7 @@ impl Default for Lazy {
 pub fn register(registry: &mut Registry) -> Result<()> {
     registry.register(BackendEntry {
         capabilities: Lazy::default().capabilities,
-        create: || Ok(AnyBackend::new(Lazy::default())),
+        create: Arc::new(|| Ok(AnyBackend::new(Lazy::default()))),
     })
 }
 

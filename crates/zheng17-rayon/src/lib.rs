@@ -56,7 +56,7 @@ impl Default for Rayon {
 pub fn register(registry: &mut Registry) -> Result<()> {
     registry.register(BackendEntry {
         capabilities: Rayon::default().capabilities,
-        create: || Ok(AnyBackend::new(Rayon::default())),
+        create: Arc::new(|| Ok(AnyBackend::new(Rayon::default()))),
     })
 }
 

@@ -66,7 +66,7 @@ impl Default for Serial {
 pub fn register(registry: &mut Registry) -> Result<()> {
     registry.register(BackendEntry {
         capabilities: Serial::default().capabilities,
-        create: || Ok(AnyBackend::new(Serial::default())),
+        create: Arc::new(|| Ok(AnyBackend::new(Serial::default()))),
     })
 }
 

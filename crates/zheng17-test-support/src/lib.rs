@@ -1,4 +1,5 @@
-//! What tests of several crates need and a machine may lack: a folder of real files, and a Python with scanpy.
+//! What tests of several crates need: a folder of real files and a Python with scanpy, which a machine may lack, and built
+//! example plugins.
 //!
 //! A test that lacks one says so by name through [`skip`] and returns; `cargo xtask test` counts and lists what was skipped.
 
@@ -6,6 +7,7 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The environment variable that names the folder of real files, if it is not `../shared`.
 pub const SHARED_VARIABLE: &str = "ZHENG17_SHARED";
@@ -63,4 +65,41 @@ pub fn python(test: &str) -> Option<PathBuf> {
         skip(test, NO_PYTHON);
     }
     found
+}
+
+/// Compiles a plugin in C with the system's compiler into a folder.
+///
+/// # Panics
+/// If that fails: every machine that builds this project has a C compiler.
+pub fn compile_plugin(source: &Path, options: &[&str], folder: &Path) -> PathBuf {
+    let library = folder.join(format!("libplugin{}", std::env::consts::DLL_SUFFIX));
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/include");
+    let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-ffp-contract=off", "-fPIC", "-shared"];
+    let mut command = Command::new("cc");
+    command.args(flags).args(options).arg("-I").args([&include, source]).arg("-o").arg(&library).arg("-lm");
+    let status = command.status();
+    assert!(status.is_ok_and(|status| status.success()), "cc could not compile {}", source.display());
+    library
+}
+
+/// The C source of the example in `plugins/`.
+pub fn example_in_c() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/example-dynamic-c/example.c")
+}
+
+/// Builds the example plugin in Rust, beside the tests that use it.
+///
+/// # Panics
+/// If that fails.
+pub fn example_in_rust() -> PathBuf {
+    let program = std::env::current_exe().ok();
+    // A test program lies in target/PROFILE/deps.
+    let target = program.as_ref().and_then(|program| program.ancestors().nth(3));
+    let Some(target) = target else { panic!("this test program is in no target folder") };
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    command.args(["build", "--quiet", "--package", "zheng17-example-dynamic", "--target-dir"]).arg(target);
+    assert!(command.status().is_ok_and(|status| status.success()), "the example plugin could not be built");
+    let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    target.join("debug").join(format!("{prefix}zheng17_example_dynamic{suffix}"))
 }

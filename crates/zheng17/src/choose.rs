@@ -33,7 +33,7 @@ pub fn choose(name: &str, source: &Arc<dyn ChunkSource>, ctx: &Context) -> Resul
         && !backend.capabilities().out_of_core
     {
         let estimate = Estimate::new(source)?;
-        let needed = if name == "serial" { estimate.serial_bytes(0) } else { estimate.matrix_bytes };
+        let needed = if name == "rayon" { estimate.matrix_bytes } else { estimate.serial_bytes(0) };
         if needed > limit {
             return Err(Error::usage(format!(
                 "the backend {name} holds the matrix in memory, which takes about {} MB, but {} MB were given; the backend \

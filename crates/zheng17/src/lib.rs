@@ -17,11 +17,15 @@ mod choose;
 mod estimate;
 #[cfg(feature = "lazy")]
 mod plan;
+#[cfg(feature = "plugins")]
+mod plugins;
 
 pub use choose::{AUTO, Choice, choose};
 pub use estimate::Estimate;
 #[cfg(feature = "lazy")]
 pub use plan::{RunPlan, Values, plan};
+#[cfg(feature = "plugins")]
+pub use plugins::load_plugin;
 pub use zheng17_core as core;
 pub use zheng17_core::recipe::{self, Components, Outcome, Params, RecipeResult, RecipeVersion};
 pub use zheng17_core::{AnyBackend, Capabilities, Context, Error, ErrorKind, Result, SparseBackend};
@@ -32,7 +36,7 @@ use zheng17_core::backend::Registry;
 /// The backend that holds the matrix in memory, and the one to use where there is no choice.
 pub const DEFAULT_BACKEND: &str = if cfg!(feature = "rayon") { "rayon" } else { "serial" };
 
-/// All backends of this build.
+/// All backends of this build, and the plugins that were loaded.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] if two backends have one name.
@@ -43,6 +47,8 @@ pub fn registry() -> Result<Registry> {
     #[cfg(feature = "lazy")]
     zheng17_lazy::register(&mut registry)?;
     zheng17_serial::register(&mut registry)?;
+    #[cfg(feature = "plugins")]
+    plugins::register(&mut registry)?;
     Ok(registry)
 }
 

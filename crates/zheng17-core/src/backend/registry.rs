@@ -1,5 +1,7 @@
 //! Which backends there are: a list that can be extended, asked and shown.
 
+use std::sync::Arc;
+
 use super::{AnyBackend, Capabilities};
 use crate::error::{Error, Result};
 
@@ -9,7 +11,7 @@ pub struct BackendEntry {
     /// What it can do; its name is the one to choose it by.
     pub capabilities: Capabilities,
     /// Makes it.
-    pub create: fn() -> Result<AnyBackend>,
+    pub create: Arc<dyn Fn() -> Result<AnyBackend> + Send + Sync>,
 }
 
 /// The backends of a program, in the order of their registration.

@@ -229,6 +229,24 @@ impl CountSummary {
         }
     }
 
+    /// Copies the totals of consecutive cells, of which there is one place for each.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) if one of them was not summarised.
+    pub fn copy_cell_totals(&self, first_cell: usize, to: &mut [f64]) -> Result<()> {
+        let run = self.cell_totals.range(..=first_cell).next_back();
+        let found = run.and_then(|(&start, run)| run.get(first_cell - start..)?.get(..to.len()));
+        match found {
+            Some(totals) => to.copy_from_slice(totals),
+            None if to.is_empty() => {}
+            None => {
+                let end = first_cell + to.len();
+                return Err(Error::internal(format!("not all of the cells {first_cell}..{end} were summarised")));
+            }
+        }
+        Ok(())
+    }
+
     /// The summary in a form that is the same on every machine: see `from_bytes`.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new(Self::TAG);

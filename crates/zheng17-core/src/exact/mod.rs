@@ -27,13 +27,13 @@ pub use moments::{Arithmetic, GeneMoments, MomentPlan, MomentSummary};
 pub const MOST_CELLS: usize = (1 << 24) - 1;
 
 /// The most that one cell adds to a gene's total: a count of 2^53, in units of 2^−40.
-const MOST_TOTAL: u128 = 1 << 93;
+pub const MOST_TOTAL: u128 = 1 << 93;
 
 /// The most that one cell adds to a gene's Σq.
-const MOST_SUM: u128 = 1 << 52;
+pub const MOST_SUM: u128 = 1 << 52;
 
 /// The most that one cell adds to a gene's Σq².
-const MOST_SQUARES: u128 = 1 << 104;
+pub const MOST_SQUARES: u128 = 1 << 104;
 
 /// 2^52: the integer that stands for a share of one.
 pub const TWO_52: f64 = 4_503_599_627_370_496.0;
