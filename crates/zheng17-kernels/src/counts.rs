@@ -11,8 +11,9 @@ use zheng17_core::matrix::ValueKind;
 use zheng17_core::source::LARGEST_COUNT;
 use zheng17_core::{CsrBuffer, CsrView, Error, Result, ValuesRef};
 
+use crate::kept::KeptChunk;
 use crate::lanes::{Lanes, ROWS_PER_FLUSH};
-use crate::packed::{ESCAPE, Escaped, KeptChunk, PackedChunk, PackedRow, count_escapes, sum_and_largest};
+use crate::packed::{ESCAPE, Escaped, PackedChunk, PackedRow, count_escapes, sum_and_largest};
 
 /// Counts below this have their share looked up.
 const TABLE: usize = 32;

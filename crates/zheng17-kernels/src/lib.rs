@@ -1,7 +1,8 @@
 //! The chunk functions of the recipe for today's CPUs: bit for bit those of `zheng17-core`, several times as fast.
 //!
 //! Instructions are chosen while the program runs, so one binary serves every machine. Workers that see many chunks keep a
-//! folder each ([`CountFolder`], [`MomentFolder`]); [`FastKernels`] serves whoever has one chunk at a time.
+//! folder each ([`CountFolder`], [`MomentFolder`]); [`FastKernels`] serves whoever has one chunk at a time. Matrices are kept as
+//! [`KeptChunk`]s, two bytes an entry where that is possible, and summed and selected from as they are kept.
 
 #![allow(
     clippy::inline_always,
@@ -12,6 +13,7 @@ mod bytes;
 mod corrections;
 mod counts;
 mod gram;
+mod kept;
 mod lanes;
 mod log1p;
 mod moments;
@@ -21,8 +23,9 @@ mod scores;
 
 pub use counts::CountFolder;
 pub use gram::{GramBlock, GramTotal};
+pub use kept::KeptChunk;
 pub use moments::MomentFolder;
-pub use packed::{KeptChunk, PackedChunk};
+pub use packed::PackedChunk;
 pub use rows::select_kept_into;
 pub use scores::Scores;
 use zheng17_core::exact::{CountSummary, MomentPlan, MomentSummary};

@@ -4,8 +4,9 @@ use zheng17_core::kernels::OutputPlan;
 use zheng17_core::matrix::{GeneMap, Value, ValueKind};
 use zheng17_core::{CsrBuffer, CsrView, Values, ValuesRef, with_values};
 
+use crate::kept::KeptChunk;
 use crate::log1p::log1p;
-use crate::packed::{ESCAPE, Escaped, KeptChunk, PackedRows, count_escapes, sum_and_largest};
+use crate::packed::{ESCAPE, Escaped, PackedRows, count_escapes, sum_and_largest};
 
 /// Appends the chunk's cells with only the selected genes, renumbered; rows come out sorted.
 pub(crate) fn select_into(chunk: CsrView<'_>, genes: &GeneMap, out: &mut CsrBuffer) {
