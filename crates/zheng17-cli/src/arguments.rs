@@ -116,8 +116,9 @@ pub(crate) struct RunArguments {
 
 /// Show what a run would do and take, without running it: backend, passes, what is read and spilled, peak memory, output size
 ///
-/// Takes the options of `zheng17 run`. Looks at a few cells only. The numbers are estimates: how many entries the selected genes
-/// have is known only after they are selected.
+/// Takes the options of `zheng17 run`. Looks at a few cells only, but for Matrix Market files, which are read whole. The numbers are
+/// estimates: how many entries the selected genes have is known only after they are selected. The output's size is without what
+/// passes through from the input.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     zheng17 plan 1M_neurons_filtered_gene_bc_matrices_h5.h5 --pca\n  \
@@ -136,6 +137,23 @@ pub(crate) struct PlanArguments {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) matrix: MatrixArguments,
+    #[command(flatten)]
+    ignored: OptionsOfRun,
+}
+
+/// Options of `run` that change nothing of a plan: there, so that one word turns a run into a plan.
+#[derive(Debug, Args)]
+struct OptionsOfRun {
+    #[arg(short, long, value_name = "FILE", hide = true)]
+    output: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", hide = true)]
+    gene_table: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    explain: bool,
+    #[arg(short, long, hide = true)]
+    force: bool,
+    #[arg(short, long, hide = true)]
+    quiet: bool,
 }
 
 /// What the recipe should do, and how.
@@ -180,8 +198,12 @@ pub(crate) struct ResourceArguments {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) tmp: Option<PathBuf>,
     /// How many cells are worked on at a time; chosen by file and memory if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = chunk_rows)]
     pub(crate) chunk_rows: Option<NonZeroUsize>,
+}
+
+fn chunk_rows(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "it must be a whole number, 1 or more".to_owned())
 }
 
 impl Default for ResourceArguments {

@@ -138,7 +138,7 @@ impl Job<'_> {
         self.params.check()?;
         self.check_outputs(&inputs)?;
         let dataset = open(self.input, self.options.clone(), self.backend, ctx)?;
-        let Choice { backend, reason } = zheng17::choose(self.backend, &dataset.source, ctx)?;
+        let Choice { backend, reason } = zheng17::choose(self.backend, &dataset.source, &self.params, ctx)?;
         let backend_name = backend.capabilities().name.clone();
         let outcome = recipe::run(Arc::new(backend), Arc::clone(&dataset.source), &self.params, ctx)?;
 
@@ -154,6 +154,7 @@ impl Job<'_> {
         let mut notes = dataset.notes.clone();
         let written = result_file::write(self.output, &options, &dataset, &outcome, self.write_x, &backend_name, ctx)?;
         notes.extend(written.notes);
+        notes.extend(outcome.notes());
         // Both files are complete; what follows only gives them their names.
         notes.extend(written.writer.finish()?);
         if let Some(file) = table {

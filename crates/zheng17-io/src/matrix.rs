@@ -100,7 +100,7 @@ impl StoredMatrix {
             format!("a part at a time within {} MB, each with a pass over the file", memory.div_ceil(1_000_000))
         };
         parts.notes.push(format!(
-            "{} is stored by genes (CSC); reading cells converts its {n_entries} entries to rows in memory, {how}.",
+            "{} is stored by genes (CSC); steps that need cells get its {n_entries} entries as rows in memory, {how}.",
             source.location
         ));
         Ok(OpenMatrix { source: Arc::new(source), info, notes: parts.notes })

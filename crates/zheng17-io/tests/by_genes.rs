@@ -109,7 +109,7 @@ fn only_cells_that_need_it_get_64_bits() {
 #[test]
 fn the_note_says_how_cells_are_read() {
     let note = |memory| open_within("layouts/store_all_csc.h5ad", memory).notes.concat();
-    let start = "X is stored by genes (CSC); reading cells converts its 259 entries to rows in memory, ";
+    let start = "X is stored by genes (CSC); steps that need cells get its 259 entries as rows in memory, ";
     assert_eq!(note(1 << 20), format!("{start}once."));
     assert_eq!(note(1000), format!("{start}a part at a time within 1 MB, each with a pass over the file."));
 }

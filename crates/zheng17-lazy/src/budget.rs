@@ -7,8 +7,8 @@ use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System, get_current_pid};
 use zheng17_core::{ChunkSource, Context, Error, Result, Shape};
 use zheng17_rayon::USUAL_CHUNK_ENTRIES;
 
-/// The share of the memory that chunks on their way may take.
-const SHARE_ON_THEIR_WAY: u64 = 4;
+/// The least rows of a chunk that nobody asked for.
+const FEWEST_ROWS: usize = 16;
 
 /// Bytes of an entry on its way: as it was read, with the slack of growing vectors, as it is kept, and its selected part.
 const BYTES_ON_ITS_WAY: u64 = 24;
@@ -47,11 +47,13 @@ impl WorkingMemory {
     /// As long as the whole matrix is gone through: chunks on their way, sums and results.
     pub fn while_selecting(&self) -> u64 {
         let (threads, n_genes) = (self.threads as u64, self.shape.n_genes as u64);
-        let row_entries = self.n_entries.div_ceil(self.shape.n_cells.max(1) as u64).max(1);
-        let chunk = (self.chunk_rows as u64).saturating_mul(row_entries);
-        threads * (chunk * BYTES_ON_ITS_WAY + READER_BYTES)
-            + (threads + 2) * n_genes * BYTES_OF_A_GENE
-            + self.of_cells()
+        let chunk = (self.chunk_rows as u64).saturating_mul(self.row_entries()).saturating_mul(BYTES_ON_ITS_WAY);
+        let of_workers = threads.saturating_mul(chunk.saturating_add(READER_BYTES));
+        of_workers.saturating_add((threads + 2) * n_genes * BYTES_OF_A_GENE).saturating_add(self.of_cells())
+    }
+
+    fn row_entries(&self) -> u64 {
+        self.n_entries.div_ceil(self.shape.n_cells.max(1) as u64).max(1)
     }
 
     /// As long as components are sought and written: products of genes, and results.
@@ -72,6 +74,8 @@ pub struct MemoryPlan {
     pub limit: u64,
     /// What the process had already: names of cells and genes, the program itself.
     pub resident: u64,
+    /// Workers: as many as were given, or fewer where memory has no room for the chunks of all.
+    pub threads: usize,
     /// Rows per chunk.
     pub chunk_rows: usize,
     /// Chunks on their way, sums and results.
@@ -91,11 +95,11 @@ impl MemoryPlan {
         Self::new(source.shape(), n_entries, ctx.threads.get(), limit, resident_memory(), ctx.chunk_rows)
     }
 
-    /// A plan for a matrix of a shape with so many entries that `threads` workers go through.
+    /// A plan for a matrix of a shape with so many entries that up to `threads` workers go through.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) if the limit is too small for even the smallest chunks, naming what
-    /// would be enough.
+    /// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) if the limit is too small for even one worker with the smallest
+    /// chunks, or with those that were asked for, naming what would be enough.
     pub fn new(
         shape: Shape,
         n_entries: u64,
@@ -104,31 +108,43 @@ impl MemoryPlan {
         resident: u64,
         chunk_rows: Option<NonZeroUsize>,
     ) -> Result<Self> {
-        let chunk_rows = chunk_rows.map_or_else(
-            || {
-                let on_their_way = limit.saturating_sub(resident) / SHARE_ON_THEIR_WAY / threads as u64;
-                let entries = (on_their_way / BYTES_ON_ITS_WAY).min(USUAL_CHUNK_ENTRIES);
-                zheng17_rayon::chunk_rows(shape.n_cells, n_entries, entries)
-            },
-            NonZeroUsize::get,
-        );
-        let chunk_rows = chunk_rows.min(shape.n_cells.max(1));
+        let all_rows = shape.n_cells.max(1);
+        let fewest = chunk_rows.map_or(FEWEST_ROWS, NonZeroUsize::get).min(all_rows);
         let n_selected = shape.n_genes.min(USUAL_SELECTED);
-        let memory = WorkingMemory { shape, n_entries, threads, chunk_rows, n_selected };
-        let working = memory.while_selecting();
-        let needed = resident + working;
-        if needed > limit {
-            let Shape { n_cells, n_genes } = shape;
+        let with = |threads, chunk_rows| WorkingMemory { shape, n_entries, threads, chunk_rows, n_selected };
+        let fits = |&threads: &usize| resident.saturating_add(with(threads, fewest).while_selecting()) <= limit;
+        let Some(threads) = (1..=threads).rev().find(fits) else {
+            let needed = resident.saturating_add(with(1, fewest).while_selecting());
+            let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
             return Err(Error::usage(format!(
-                "{} MiB of memory are too little for {n_cells} cells x {n_genes} genes in chunks of {chunk_rows} cells by \
-                 {threads} threads; {} MiB would be enough",
-                limit >> 20,
-                needed.div_ceil(1 << 20)
+                "{} MB of memory are too little for {} cells x {} genes in chunks of {fewest} cells; {} MB would be enough",
+                limit / 1_000_000,
+                shape.n_cells,
+                shape.n_genes,
+                // What the process has by itself changes a little from one start to the next.
+                megabytes(needed.saturating_add(needed / 20))
             )));
-        }
+        };
+        let chunk_rows = if chunk_rows.is_some() {
+            fewest
+        } else {
+            // Half of what is left after everything else is for chunks on their way, the other half to keep chunks in.
+            let left = limit - resident - with(threads, 0).while_selecting().min(limit - resident);
+            let entries = (left / 2 / threads as u64 / BYTES_ON_ITS_WAY).min(USUAL_CHUNK_ENTRIES);
+            zheng17_rayon::chunk_rows(shape.n_cells, n_entries, entries).min(all_rows)
+        };
+        let memory = with(threads, chunk_rows);
+        let working = memory.while_selecting();
         // Fewer genes may be selected, or no components asked for, so those are no reason to refuse.
         let needed = resident + working.max(memory.while_finding_components());
-        Ok(Self { limit, resident, chunk_rows, working, kept: limit.saturating_sub(needed) })
+        Ok(Self { limit, resident, threads, chunk_rows, working, kept: limit.saturating_sub(needed) })
+    }
+
+    /// What is left to keep chunks in once it is known how many genes are selected.
+    pub(crate) fn kept_with(&self, shape: Shape, n_selected: usize) -> u64 {
+        let components = WorkingMemory { shape, n_entries: 0, threads: self.threads, chunk_rows: 0, n_selected };
+        let needed = self.resident.saturating_add(self.working.max(components.while_finding_components()));
+        self.kept.min(self.limit.saturating_sub(needed))
     }
 }
 
@@ -157,18 +173,18 @@ pub fn resident_memory() -> u64 {
 
 /// Bytes that may be kept, and how many are.
 pub(crate) struct Budget {
-    limit: u64,
+    limit: AtomicU64,
     used: AtomicU64,
 }
 
 impl Budget {
     pub(crate) fn new(limit: u64) -> Self {
-        Self { limit, used: AtomicU64::new(0) }
+        Self { limit: AtomicU64::new(limit), used: AtomicU64::new(0) }
     }
 
     /// Takes so many bytes as long as no more than `limit`, or all there is, are used; says whether it did.
     pub(crate) fn take(&self, bytes: u64, limit: u64) -> bool {
-        let limit = limit.min(self.limit);
+        let limit = limit.min(self.limit());
         let grown = |used: u64| used.checked_add(bytes).filter(|&used| used <= limit);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok()
     }
@@ -178,7 +194,12 @@ impl Budget {
     }
 
     pub(crate) fn limit(&self) -> u64 {
-        self.limit
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Something else needs room: from now on no more than this is taken.
+    pub(crate) fn lower(&self, limit: u64) {
+        self.limit.fetch_min(limit, Ordering::Relaxed);
     }
 }
 
@@ -198,10 +219,25 @@ mod tests {
     }
 
     #[test]
-    fn too_little_memory_is_refused_with_what_would_do() {
-        let error = MemoryPlan::new(SHAPE, 2_600_000_000, 2, 64 << 20, 50 << 20, None).expect_err("too little");
-        assert!(error.to_string().contains("MiB would be enough"), "{error}");
+    fn too_little_memory_is_refused_and_what_would_be_enough_is_enough() {
+        let plan = |limit, threads| MemoryPlan::new(SHAPE, 2_600_000_000, threads, limit, 50 << 20, None);
+        let error = plan(64 << 20, 2).expect_err("too little");
         assert_eq!(error.kind(), zheng17_core::ErrorKind::Usage);
+        let words: Vec<String> = error.to_string().split(' ').map(str::to_owned).collect();
+        let at = words.iter().position(|word| word == "would").expect("a number") - 2;
+        let enough: u64 = words[at].parse().expect("a number");
+        for more in 0..2000 {
+            assert!(plan((enough + more) * 1_000_000, 2).is_ok(), "{more} MB more than {enough}");
+        }
+    }
+
+    #[test]
+    fn many_workers_share_little_memory_or_are_fewer() {
+        for threads in [1, 2, 16, 64, 1024] {
+            let plan = MemoryPlan::new(SHAPE, 2_600_000_000, threads, 256 << 20, 60 << 20, None).expect("enough");
+            assert!(plan.threads >= 1 && plan.threads <= threads);
+            assert!(plan.resident + plan.working <= plan.limit, "{plan:?}");
+        }
     }
 
     #[test]

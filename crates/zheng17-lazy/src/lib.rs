@@ -133,6 +133,7 @@ impl SparseBackend for Lazy {
             let genes = genes.resolve(n_genes, "gene")?;
             let shape = Shape { n_cells: selected.0.shape.n_cells, n_genes: genes.len() };
             let map = GeneMap::new(n_genes, &genes);
+            matrix.0.session.make_room_for_components(shape);
             selected = selected.extend(shape, Step::SelectGenes { input: Arc::clone(&selected.0), map });
         }
         Ok(selected)
@@ -169,6 +170,10 @@ impl SparseBackend for Lazy {
         matrix.0.explain(0, &mut text);
         matrix.0.session.explain(&mut text);
         Some(text)
+    }
+
+    fn notes(&self, matrix: &LazyMatrix) -> Vec<String> {
+        matrix.0.session.notes()
     }
 
     fn concat(&self, parts: &[&LazyMatrix]) -> Result<LazyMatrix> {

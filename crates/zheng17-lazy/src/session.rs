@@ -1,17 +1,21 @@
 //! What all matrices of one opened source share: workers, memory, chunk size, and the record of what was done.
 
 use std::fmt::Write as _;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use zheng17_core::{Context, Result};
+use zheng17_core::{Context, Result, Shape};
 use zheng17_rayon::Workers;
 
 use crate::budget::{Budget, MemoryPlan};
 use crate::graph::Node;
 use crate::spill::SpillFile;
 use crate::store::Keeper;
+
+/// More genes than this are selected to be looked at, not to seek components between them.
+const MOST_FOR_COMPONENTS: usize = 8192;
 
 /// Workers, memory and record of one source.
 pub(crate) struct Session {
@@ -25,8 +29,9 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(plan: MemoryPlan, ctx: &Context) -> Result<Arc<Self>> {
+        let threads = NonZeroUsize::new(plan.threads).unwrap_or(NonZeroUsize::MIN);
         Ok(Arc::new(Self {
-            workers: Workers::new(ctx.threads)?,
+            workers: Workers::new(threads)?,
             keeper: Arc::new(Keeper {
                 budget: Budget::new(plan.kept),
                 spill: ctx.spill_folder.clone().map(SpillFile::new),
@@ -80,8 +85,8 @@ impl Session {
 
     /// The record, and where chunks may go.
     pub(crate) fn explain(&self, out: &mut String) {
-        let MemoryPlan { limit, resident, chunk_rows, working, kept } = self.plan;
-        let mib = |bytes: u64| bytes >> 20;
+        let MemoryPlan { limit, resident, threads, chunk_rows, working, kept } = self.plan;
+        let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
         for line in self.record.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             out.push_str(line);
             out.push('\n');
@@ -89,16 +94,29 @@ impl Session {
         // Writing to a string can't fail.
         let _ = writeln!(
             out,
-            "memory: {} MiB in all; {} MiB were taken already, {} MiB are for chunks of {chunk_rows} cells on their way, sums \
-             and results, {} MiB to keep chunks in",
-            mib(limit),
-            mib(resident),
-            mib(working),
-            mib(kept),
+            "memory: {} MB in all; {} MB were taken already, {} MB are for chunks of {chunk_rows} cells on their way to {threads} \
+             workers, sums and results, {} MB to keep chunks in, the rest for components",
+            megabytes(limit),
+            megabytes(resident),
+            megabytes(working),
+            megabytes(kept),
         );
         let _ = match &self.keeper.spill {
-            Some(spill) => writeln!(out, "spilled: {} MiB to {}", mib(spill.bytes()), spill.folder().display()),
             None => writeln!(out, "spilled: nothing; there is no folder for it"),
+            Some(spill) if spill.bytes() == 0 => writeln!(out, "spilled: nothing"),
+            Some(spill) => writeln!(out, "spilled: {} MB to {}", megabytes(spill.bytes()), spill.folder().display()),
         };
+    }
+
+    /// Makes room for components of so many selected genes, should they be sought.
+    pub(crate) fn make_room_for_components(&self, shape: Shape) {
+        if shape.n_genes <= MOST_FOR_COMPONENTS {
+            self.keeper.budget.lower(self.plan.kept_with(shape, shape.n_genes));
+        }
+    }
+
+    /// What did not go as it should.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.keeper.spill.as_ref().and_then(SpillFile::complaint).into_iter().collect()
     }
 }

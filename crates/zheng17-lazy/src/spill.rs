@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use zheng17_core::{Error, Result};
 
@@ -19,27 +19,45 @@ pub(crate) struct SpillFile {
     folder: PathBuf,
     file: OnceLock<Option<File>>,
     next: AtomicU64,
-    /// No room, no permission: nothing more is put there. What stands there already is read all the same.
-    full: AtomicBool,
+    /// Why nothing more is put there: no room, no permission. What stands there already is read all the same.
+    refused: OnceLock<String>,
 }
 
 impl SpillFile {
     pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder, file: OnceLock::new(), next: AtomicU64::new(0), full: AtomicBool::new(false) }
+        Self { folder, file: OnceLock::new(), next: AtomicU64::new(0), refused: OnceLock::new() }
     }
 
     /// Puts bytes into the file; `None` if there is no room, which is no error: whoever asks can do without.
     pub(crate) fn put(&self, bytes: &[u8]) -> Option<Place> {
-        if self.full.load(Ordering::Relaxed) {
+        if self.refused.get().is_some() {
             return None;
         }
-        let file = self.file.get_or_init(|| tempfile::tempfile_in(&self.folder).ok()).as_ref();
+        let make = || tempfile::tempfile_in(&self.folder).map_err(|error| self.refuse(&error)).ok();
+        let file = self.file.get_or_init(make).as_ref()?;
         let offset = self.next.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        if let Some(Ok(())) = file.map(|file| write_at(file, bytes, offset)) {
-            return Some(Place { offset, length: bytes.len() });
+        match write_at(file, bytes, offset) {
+            Ok(()) => Some(Place { offset, length: bytes.len() }),
+            Err(error) => {
+                self.next.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+                self.refuse(&error);
+                None
+            }
         }
-        self.full.store(true, Ordering::Relaxed);
-        None
+    }
+
+    fn refuse(&self, error: &std::io::Error) {
+        // The first reason is as good as any.
+        let _ = self.refused.set(error.to_string());
+    }
+
+    /// What a user should know if the file could not be made or could not grow.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let reason = self.refused.get()?;
+        let folder = self.folder.display();
+        Some(format!(
+            "{folder} has no room for temporary files ({reason}), so the input was read more often than needed"
+        ))
     }
 
     /// Reads bytes again.
@@ -113,7 +131,10 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_has_no_room() {
         let spill = SpillFile::new("/nowhere/at/all".into());
+        assert_eq!(spill.complaint(), None);
         assert!(spill.put(b"something").is_none());
         assert!(spill.put(b"something").is_none());
+        let complaint = spill.complaint().expect("a complaint");
+        assert!(complaint.starts_with("/nowhere/at/all has no room for temporary files ("), "{complaint}");
     }
 }

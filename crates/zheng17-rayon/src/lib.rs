@@ -8,7 +8,7 @@ mod workers;
 
 use std::sync::Arc;
 
-pub use matrix::{ChunkedMatrix, USUAL_CHUNK_ENTRIES, chunk_rows, estimated_entries};
+pub use matrix::{ChunkedMatrix, USUAL_CHUNK_ENTRIES, chunk_rows, estimated_entries, rows_at_once};
 pub use workers::Workers;
 use zheng17_core::backend::operations::{self, ReductionSums, check_concat, check_multiply, check_transform};
 use zheng17_core::backend::{

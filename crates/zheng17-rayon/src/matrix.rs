@@ -21,6 +21,12 @@ pub fn chunk_rows(n_cells: usize, n_entries: u64, chunk_entries: u64) -> usize {
     1 << rows.ilog2()
 }
 
+/// Rows that a worker reads at once, if chunks should have `rows`: a few chunks for each worker, so that none waits long for the
+/// last one.
+pub fn rows_at_once(rows: usize, n_cells: usize, workers: usize) -> usize {
+    rows.min(n_cells.div_ceil(CHUNKS_PER_WORKER * workers)).max(1)
+}
+
 /// Cells that are looked at where a source doesn't tell how many entries it has.
 const SAMPLE_CELLS: usize = 32;
 
@@ -67,12 +73,11 @@ impl ChunkedMatrix {
     /// Reads all cells of a source, several chunks at once.
     pub(crate) fn read(source: &dyn ChunkSource, workers: Arc<Workers>, ctx: &Context) -> Result<Self> {
         let Shape { n_cells, n_genes } = source.shape();
-        // A few chunks for each worker, so that none waits long for the last one.
-        let rows = match ctx.chunk_rows {
+        let step = match ctx.chunk_rows {
             None => chunk_rows(n_cells, estimated_entries(source)?, USUAL_CHUNK_ENTRIES),
             Some(rows) => rows.get(),
         };
-        let step = rows.min(n_cells.div_ceil(CHUNKS_PER_WORKER * workers.number())).max(1);
+        let step = rows_at_once(step, n_cells, workers.number());
         let read = workers.fold(
             n_cells.div_ceil(step),
             ctx,

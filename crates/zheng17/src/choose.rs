@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use zheng17_core::{AnyBackend, ChunkSource, Context, Error, Result, SparseBackend as _};
+use zheng17_core::recipe::Params;
+use zheng17_core::{AnyBackend, ChunkSource, Context, Result};
 
-use crate::{DEFAULT_BACKEND, Estimate, registry};
+use crate::registry;
 
 /// The name that stands for the backend that suits.
 pub const AUTO: &str = "auto";
@@ -17,52 +18,108 @@ pub struct Choice {
     pub reason: Option<String>,
 }
 
-/// The backend of a name, or for [`AUTO`] the one that suits: in memory if the matrix fits, else out of core.
+/// The backend of a name for a run of the recipe, or for [`AUTO`] the one that suits: in memory if all that the run needs fits,
+/// else out of core.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`](crate::ErrorKind::Usage) for a name that no backend has, for a backend in memory when the matrix does not
-/// fit the memory that was given, and for memory that is too little for anything; those of reading a few cells.
-pub fn choose(name: &str, source: &Arc<dyn ChunkSource>, ctx: &Context) -> Result<Choice> {
+/// [`ErrorKind::Usage`](crate::ErrorKind::Usage) for a name that no backend has, and if the run will need more memory than
+/// `ctx` allows; those of reading a few cells.
+pub fn choose(name: &str, source: &Arc<dyn ChunkSource>, params: &Params, ctx: &Context) -> Result<Choice> {
     let registry = registry()?;
-    if name == AUTO {
-        let (name, reason) = suitable(source, ctx)?;
-        return Ok(Choice { backend: registry.create(name)?, reason: Some(reason) });
+    if name != AUTO {
+        let backend = registry.create(name)?;
+        #[cfg(feature = "lazy")]
+        memory::check(&backend, source, params, ctx)?;
+        return Ok(Choice { backend, reason: None });
     }
-    let backend = registry.create(name)?;
-    if let Some(limit) = ctx.memory
-        && !backend.capabilities().out_of_core
-    {
-        let estimate = Estimate::new(source)?;
-        let needed = if name == "rayon" { estimate.matrix_bytes } else { estimate.serial_bytes(0) };
-        if needed > limit {
-            return Err(Error::usage(format!(
-                "the backend {name} holds the matrix in memory, which takes about {} MB, but {} MB were given; the backend \
-                 lazy needs less",
-                megabytes(needed),
-                megabytes(limit)
-            )));
-        }
-    }
-    Ok(Choice { backend, reason: None })
-}
-
-fn megabytes(bytes: u64) -> u64 {
-    bytes.div_ceil(1_000_000)
+    let (name, reason) = memory::suitable(source, params, ctx)?;
+    Ok(Choice { backend: registry.create(name)?, reason: Some(reason) })
 }
 
 #[cfg(feature = "lazy")]
-fn suitable(source: &Arc<dyn ChunkSource>, ctx: &Context) -> Result<(&'static str, String)> {
-    /// What is needed besides the matrix: its selected genes.
-    const WITH_SELECTED: f64 = 1.2;
-    let plan = zheng17_lazy::MemoryPlan::for_source(source.as_ref(), ctx)?;
-    let needed = (Estimate::new(source)?.matrix_bytes as f64 * WITH_SELECTED) as u64;
-    let (name, fits) = if needed <= plan.kept { (DEFAULT_BACKEND, "and") } else { ("lazy", "but") };
-    let (needed, there) = (megabytes(needed), megabytes(plan.kept));
-    Ok((name, format!("the matrix takes about {needed} MB in memory, {fits} {there} MB are there for it")))
+mod memory {
+    use zheng17_core::{Error, SparseBackend as _};
+
+    use super::{AnyBackend, Arc, ChunkSource, Context, Params, Result};
+    use crate::DEFAULT_BACKEND;
+    use crate::memory::Memory;
+
+    /// The backend in memory if a run fits, else the one out of core.
+    pub(super) fn suitable(
+        source: &Arc<dyn ChunkSource>,
+        params: &Params,
+        ctx: &Context,
+    ) -> Result<(&'static str, String)> {
+        let memory = Memory::new(source, params, ctx)?;
+        let peak = memory.in_memory_peak(DEFAULT_BACKEND != "serial");
+        let (needed, limit) = (megabytes(peak), memory.limit / 1_000_000);
+        if peak <= memory.limit {
+            return Ok((DEFAULT_BACKEND, format!("the run needs about {needed} MB, and {limit} MB may be used")));
+        }
+        check_lazy(&memory, ctx)?;
+        Ok(("lazy", format!("in memory the run would need about {needed} MB, but {limit} MB may be used")))
+    }
+
+    /// Refuses what will not fit the memory that was given.
+    pub(super) fn check(
+        backend: &AnyBackend,
+        source: &Arc<dyn ChunkSource>,
+        params: &Params,
+        ctx: &Context,
+    ) -> Result<()> {
+        if ctx.memory.is_none() {
+            return Ok(());
+        }
+        let memory = Memory::new(source, params, ctx)?;
+        let capabilities = backend.capabilities();
+        if capabilities.out_of_core {
+            return check_lazy(&memory, ctx);
+        }
+        let peak = memory.in_memory_peak(capabilities.threads);
+        if peak > memory.limit {
+            return Err(Error::usage(format!(
+                "the run needs about {} MB with the backend {}, which holds the matrix in memory, but {} MB may be used; \
+                 the backend lazy needs less",
+                megabytes(peak),
+                capabilities.name,
+                memory.limit / 1_000_000
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_lazy(memory: &Memory<'_>, ctx: &Context) -> Result<()> {
+        let plan = memory.lazy()?;
+        let peak = memory.lazy_peak(&plan);
+        if ctx.memory.is_some() && peak > memory.limit {
+            return Err(Error::usage(format!(
+                "{} components of {} genes need about {} MB, but {} MB may be used; fewer genes, or no components, need less",
+                memory.n_components,
+                memory.n_selected,
+                megabytes(peak),
+                memory.limit / 1_000_000
+            )));
+        }
+        Ok(())
+    }
+
+    fn megabytes(bytes: u64) -> u64 {
+        bytes.div_ceil(1_000_000)
+    }
 }
 
 #[cfg(not(feature = "lazy"))]
-#[allow(clippy::unnecessary_wraps, reason = "as the other one")]
-fn suitable(_source: &Arc<dyn ChunkSource>, _ctx: &Context) -> Result<(&'static str, String)> {
-    Ok((DEFAULT_BACKEND, "this build has none that works out of core".to_owned()))
+mod memory {
+    use super::{Arc, ChunkSource, Context, Params, Result};
+    use crate::DEFAULT_BACKEND;
+
+    /// The only choice.
+    #[allow(clippy::unnecessary_wraps, reason = "as with lazy")]
+    pub(super) fn suitable(
+        _source: &Arc<dyn ChunkSource>,
+        _params: &Params,
+        _ctx: &Context,
+    ) -> Result<(&'static str, String)> {
+        Ok((DEFAULT_BACKEND, "this build has none that works out of core".to_owned()))
+    }
 }

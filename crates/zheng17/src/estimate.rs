@@ -11,6 +11,12 @@ use zheng17_kernels::KeptChunk;
 const SAMPLE_CELLS: usize = 256;
 const SAMPLE_BLOCKS: usize = 4;
 
+/// Genes that are looked at in matrices that are stored by genes.
+const SAMPLE_GENES: usize = 16;
+
+/// Bytes of an entry in the narrow form.
+const BYTES_OF_A_PACKED_ENTRY: f64 = 2.1;
+
 /// Bytes of an entry that is held as a 32-bit gene and a 32-bit value.
 const BYTES_OF_AN_ENTRY: f64 = 8.0;
 
@@ -35,9 +41,8 @@ impl Estimate {
     /// Those of reading, which names wrong values.
     pub fn new(source: &Arc<dyn ChunkSource>) -> Result<Self> {
         let Shape { n_cells, n_genes } = source.shape();
-        if source.stored_by_genes() || n_cells == 0 {
-            let n_entries = source.n_entries().unwrap_or(n_cells as u64 * n_genes as u64);
-            return Ok(Self { n_entries, matrix_bytes: (n_entries as f64 * BYTES_OF_AN_ENTRY) as u64 });
+        if source.stored_by_genes() || n_cells < 2 || n_genes == 0 {
+            return Self::by_genes(source);
         }
         let source = CheckedSource::new(Arc::clone(source))?;
         let mut buffer = CsrBuffer::new(n_genes, ValueKind::F32);
@@ -55,6 +60,23 @@ impl Estimate {
         let n_entries = source.n_entries().unwrap_or((entries as f64 * by_cells) as u64);
         let times = if entries == 0 { by_cells } else { n_entries as f64 / entries as f64 };
         Ok(Self { n_entries, matrix_bytes: (bytes as f64 * times) as u64 })
+    }
+
+    /// Looks at a few genes, where looking at cells would mean to read everything.
+    fn by_genes(source: &Arc<dyn ChunkSource>) -> Result<Self> {
+        let Shape { n_cells, n_genes } = source.shape();
+        let n_entries = source.n_entries().unwrap_or(n_cells as u64 * n_genes as u64);
+        let mut buffer = CsrBuffer::new(n_cells, ValueKind::F32);
+        let mut packed = source.stored_by_genes();
+        for at in 0..if packed { SAMPLE_GENES.min(n_genes) } else { 0 } {
+            let gene = at * n_genes / SAMPLE_GENES.min(n_genes);
+            source.read_genes(gene..gene + 1, &mut buffer)?;
+            // Rows of cells come out sorted; whether values are small counts is seen as well in the column of a gene.
+            buffer.sort_rows();
+            packed &= matches!(KeptChunk::keep(buffer.view()), KeptChunk::Packed(_));
+        }
+        let of_an_entry = if packed { BYTES_OF_A_PACKED_ENTRY } else { BYTES_OF_AN_ENTRY };
+        Ok(Self { n_entries, matrix_bytes: (n_entries as f64 * of_an_entry) as u64 })
     }
 
     /// Entries of so many selected genes.

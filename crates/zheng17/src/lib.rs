@@ -16,6 +16,8 @@
 mod choose;
 mod estimate;
 #[cfg(feature = "lazy")]
+mod memory;
+#[cfg(feature = "lazy")]
 mod plan;
 #[cfg(feature = "plugins")]
 mod plugins;

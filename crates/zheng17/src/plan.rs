@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use zheng17_core::recipe::{Params, Statistics};
-use zheng17_core::{ChunkSource, Context, Result, Shape, SparseBackend as _};
-use zheng17_lazy::{MemoryPlan, WorkingMemory};
+use zheng17_core::{ChunkSource, Context, Result, SparseBackend as _};
 
-use crate::{Choice, Estimate, choose};
+use crate::memory::Memory;
+use crate::{Choice, choose};
 
 /// Bytes of a 32-bit value.
 const F32: u64 = 4;
@@ -59,48 +59,58 @@ pub fn plan(
     ctx: &Context,
 ) -> Result<RunPlan> {
     params.check()?;
-    let Choice { backend, reason } = choose(backend, source, ctx)?;
+    let Choice { backend, reason } = choose(backend, source, params, ctx)?;
     let backend = backend.capabilities();
-    let estimate = Estimate::new(source)?;
-    let Shape { n_cells, n_genes } = source.shape();
-    let n_selected = params.n_top_genes.min(n_genes);
-    let n_components = params.components.map_or(0, |components| components.number().min(n_selected));
-    let selected = estimate.selected_bytes(n_selected);
-    let threads = if backend.threads { ctx.threads.get() } else { 1 };
+    let memory = Memory::new(source, params, ctx)?;
+    let Memory { estimate, n_selected, n_components, .. } = memory;
+    let n_cells = source.shape().n_cells;
+    let selected = memory.selected();
 
-    let memory = MemoryPlan::for_source(source.as_ref(), ctx)?;
-    let working = WorkingMemory {
-        shape: source.shape(),
-        n_entries: estimate.n_entries,
-        threads,
-        chunk_rows: memory.chunk_rows,
-        n_selected: if n_components > 0 { n_selected } else { 0 },
-    };
-    let (kept, read_again, spilled) = if backend.out_of_core {
-        let kept = estimate.matrix_bytes.min(memory.kept);
-        let read_again = 1.0 - kept as f64 / estimate.matrix_bytes.max(1) as f64;
-        let spilled = if ctx.spill_folder.is_some() { selected.saturating_sub(memory.kept) } else { 0 };
-        (kept.max(selected.min(memory.kept)), read_again, spilled)
-    } else if backend.threads {
-        (estimate.matrix_bytes + selected, 0.0, 0)
+    let of_backend = if backend.out_of_core {
+        let plan = memory.lazy()?;
+        // Sources that are stored by genes are not kept: their selected genes are gathered, and read twice for that.
+        let by_genes = source.stored_by_genes();
+        let kept = if by_genes { 0 } else { estimate.matrix_bytes.min(plan.kept) };
+        let share_of_selected = estimate.selected_entries(n_selected) as f64 / estimate.n_entries.max(1) as f64;
+        let not_kept = 1.0 - kept as f64 / estimate.matrix_bytes.max(1) as f64;
+        OfBackend {
+            threads: plan.threads,
+            chunk_rows: plan.chunk_rows,
+            first_reading: if by_genes { 2.0 } else { 1.0 },
+            second_reading: if by_genes { 2.0 * share_of_selected } else { not_kept },
+            again: not_kept,
+            matrix: kept.max(selected.min(plan.kept)),
+            spilled: if ctx.spill_folder.is_some() { selected.saturating_sub(plan.kept) } else { 0 },
+            peak: memory.lazy_peak(&plan),
+        }
     } else {
-        (estimate.serial_bytes(n_selected), 0.0, 0)
+        let (threads, chunk_rows) = memory.in_memory_chunks(backend.threads);
+        OfBackend {
+            threads,
+            chunk_rows,
+            first_reading: 1.0,
+            second_reading: 0.0,
+            again: 0.0,
+            matrix: memory.held(backend.threads).0,
+            spilled: 0,
+            peak: memory.in_memory_peak(backend.threads),
+        }
     };
-    let peak = memory.resident
-        + (working.while_selecting() + kept).max(working.while_finding_components() + selected.min(kept));
 
-    let mut passes = vec![("totals and moments of all genes".to_owned(), 1.0)];
+    let mut passes = vec![("totals and moments of all genes".to_owned(), of_backend.first_reading)];
     if params.version.statistics != Statistics::Exact {
-        passes.push((format!("moments as {} computes them", params.version.name), read_again));
+        passes.push((format!("moments as {} computes them", params.version.name), of_backend.again));
     }
-    passes.push(("selection, totals of the selected genes".to_owned(), read_again));
+    passes.push(("selection, totals of the selected genes".to_owned(), of_backend.second_reading));
     passes.push(("means and deviations of the selected genes".to_owned(), 0.0));
     if n_components > 0 {
         passes.push(("products of pairs of selected genes".to_owned(), 0.0));
-        passes.push(("scores on the components, written".to_owned(), 0.0));
     }
     if values != Values::None {
         passes.push(("values, written".to_owned(), 0.0));
+    }
+    if n_components > 0 {
+        passes.push(("scores on the components, written".to_owned(), 0.0));
     }
 
     let (n_cells, n_selected) = (n_cells as u64, n_selected as u64);
@@ -112,15 +122,29 @@ pub fn plan(
     Ok(RunPlan {
         backend: backend.name.clone(),
         reason,
-        threads,
-        chunk_rows: memory.chunk_rows,
+        threads: of_backend.threads,
+        chunk_rows: of_backend.chunk_rows,
         passes,
         n_entries: estimate.n_entries,
-        matrix: if backend.out_of_core { kept } else { kept - selected.min(kept) },
-        spilled,
-        peak,
+        matrix: of_backend.matrix,
+        spilled: of_backend.spilled,
+        peak: of_backend.peak,
         output: of_values + n_cells * (n_components as u64 * F32 + BYTES_OF_A_CELL),
     })
+}
+
+/// What depends on the backend.
+struct OfBackend {
+    threads: usize,
+    chunk_rows: usize,
+    /// How often the first pass, and that which selects, read the source.
+    first_reading: f64,
+    second_reading: f64,
+    /// What share of it any other pass over all genes reads.
+    again: f64,
+    matrix: u64,
+    spilled: u64,
+    peak: u64,
 }
 
 /// Bytes of a cell in the tables of an output: its name and a total.

@@ -27,6 +27,7 @@ trait DynBackend: Send + Sync {
     fn reduce(&self, m: &AnyMatrix, wanted: &[Reduction], ctx: &Context) -> Result<Vec<Vec<f64>>>;
     fn visit(&self, m: &AnyMatrix, ctx: &Context, f: &mut ChunkSink<'_>) -> Result<()>;
     fn explain(&self, m: &AnyMatrix) -> Option<String>;
+    fn notes(&self, m: &AnyMatrix) -> Vec<String>;
     fn concat(&self, parts: &[&AnyMatrix]) -> Result<AnyMatrix>;
     fn count_summary(&self, m: &AnyMatrix, excluded: Option<&Arc<[bool]>>, ctx: &Context) -> Result<CountSummary>;
     fn moment_summary(&self, m: &AnyMatrix, plan: &MomentPlan, ctx: &Context) -> Result<MomentSummary>;
@@ -72,6 +73,9 @@ impl<B: SparseBackend> DynBackend for B {
     }
     fn explain(&self, m: &AnyMatrix) -> Option<String> {
         typed::<B>(m).ok().and_then(|m| SparseBackend::explain(self, m))
+    }
+    fn notes(&self, m: &AnyMatrix) -> Vec<String> {
+        typed::<B>(m).map_or_else(|_| Vec::new(), |m| SparseBackend::notes(self, m))
     }
     fn concat(&self, parts: &[&AnyMatrix]) -> Result<AnyMatrix> {
         let parts = parts.iter().map(|m| typed::<B>(m)).collect::<Result<Vec<_>>>()?;
@@ -143,6 +147,9 @@ impl SparseBackend for AnyBackend {
     }
     fn explain(&self, m: &AnyMatrix) -> Option<String> {
         self.0.explain(m)
+    }
+    fn notes(&self, m: &AnyMatrix) -> Vec<String> {
+        self.0.notes(m)
     }
     fn concat(&self, parts: &[&AnyMatrix]) -> Result<AnyMatrix> {
         self.0.concat(parts)

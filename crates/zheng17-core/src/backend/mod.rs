@@ -226,6 +226,12 @@ pub trait SparseBackend: Send + Sync + 'static {
         None
     }
 
+    /// What a user should know of how a matrix was computed so far, because it did not go as it should. Full sentences without
+    /// their end.
+    fn notes(&self, _matrix: &Self::Matrix) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Puts the cells of one matrix behind those of another.
     ///
     /// # Behavior

@@ -11,7 +11,7 @@ use super::plan::{self, GeneStatistics};
 use super::result::{RecipeResult, Warning};
 use crate::backend::{ChunkSink, RowSink, SparseBackend};
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::exact::CountSummary;
 use crate::kernels::OutputPlan;
 use crate::matrix::{Selection, Shape};
@@ -54,6 +54,11 @@ impl<B: SparseBackend> Outcome<B> {
         self.backend.explain(&self.matrix)
     }
 
+    /// What a user should know of how it was computed. See [`SparseBackend::notes`].
+    pub fn notes(&self) -> Vec<String> {
+        self.backend.notes(&self.matrix)
+    }
+
     /// Hands on the scores of all cells on the principal components: rows of cells × components, in cell order.
     ///
     /// # Errors
@@ -84,7 +89,8 @@ pub fn run<B: SparseBackend>(
     let outcome = run_checked(backend, source, params, None, ctx);
     outcome.map_err(|error| {
         // Errors of reading carry the name already.
-        if error.to_string().starts_with(&name) { error } else { error.at(name) }
+        let stopped = error.kind() == ErrorKind::Cancelled;
+        if stopped || error.to_string().starts_with(&name) { error } else { error.at(name) }
     })
 }
 
@@ -294,8 +300,8 @@ fn components<B: SparseBackend>(
     let (n_components, warning) = pca::number_of_components(wanted, n_cells, output.n_genes())?;
     warnings.extend(warning);
     let gram = ctx.pass("products of gene pairs", n_cells, || backend.gram(selected, output, ctx))?;
-    ctx.check_cancelled()?;
-    pca::principal_components(&gram, output, n_cells, n_components)
+    // It knows no cells, so its progress is only its time.
+    ctx.pass("eigenproblem", 0, || pca::principal_components(&gram, output, n_cells, n_components))
 }
 
 fn input_warnings(source: &CheckedSource, summary: &CountSummary, params: &Params) -> Vec<Warning> {
