@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::available_parallelism;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 use zheng17::Choice;
@@ -137,6 +137,7 @@ impl Job<'_> {
         let inputs = [self.input.to_owned()];
         self.params.check()?;
         self.check_outputs(&inputs)?;
+        let before = Stamp::of(self.input);
         let dataset = open(self.input, self.options.clone(), self.backend, ctx)?;
         let Choice { backend, reason } = zheng17::choose(self.backend, &dataset.source, &self.params, ctx)?;
         let backend_name = backend.capabilities().name.clone();
@@ -155,6 +156,10 @@ impl Job<'_> {
         let written = result_file::write(self.output, &options, &dataset, &outcome, self.write_x, &backend_name, ctx)?;
         notes.extend(written.notes);
         notes.extend(outcome.notes());
+        // Most files are read twice: what was read first and what was read last must belong together.
+        if Stamp::of(self.input) != before {
+            return Err(Error::input("the file was changed while it was read").at(self.input.display()));
+        }
         // Both files are complete; what follows only gives them their names.
         notes.extend(written.writer.finish()?);
         if let Some(file) = table {
@@ -174,6 +179,28 @@ impl Job<'_> {
         }
         Ok(())
     }
+}
+
+/// What changes when a file is written to: its size, its time, and which file it is.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp(Option<(u64, Option<SystemTime>, u64)>);
+
+impl Stamp {
+    /// Of a file or folder; of none, if nobody may ask, which the reader will complain of.
+    fn of(path: &Path) -> Self {
+        Self(std::fs::metadata(path).ok().map(|data| (data.len(), data.modified().ok(), identity(&data))))
+    }
+}
+
+/// Which file it is, where the system numbers them.
+#[cfg(unix)]
+fn identity(data: &std::fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(data)
+}
+
+#[cfg(not(unix))]
+fn identity(_data: &std::fs::Metadata) -> u64 {
+    0
 }
 
 /// One name for a file, however it was spelled: for outputs that may not exist yet.
@@ -280,5 +307,23 @@ impl Finished {
             "warnings": result_file::warnings(&self.dataset, result),
             "notes": self.notes,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_written_to_has_another_stamp() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        std::fs::write(&path, "counts").expect("a file");
+        let before = Stamp::of(&path);
+        assert_eq!(Stamp::of(&path), before);
+        std::fs::write(&path, "counts and more").expect("a file");
+        assert_ne!(Stamp::of(&path), before);
+        std::fs::remove_file(&path).expect("gone");
+        assert_ne!(Stamp::of(&path), before);
     }
 }

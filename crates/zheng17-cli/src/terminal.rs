@@ -14,6 +14,9 @@ use zheng17_core::{Error, Result};
 /// How long a run that was asked to stop may take to reach the end of a chunk.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// How long a second signal may go unnoticed.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// Writes to standard output. A reader that has gone, as in `zheng17 … | head`, is no error.
 pub(crate) fn say(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
@@ -96,7 +99,7 @@ pub(crate) fn cpu_time() -> Option<Duration> {
     Some(Duration::from_millis(system.process(own)?.accumulated_cpu_time()))
 }
 
-/// Stops the run on Ctrl-C, SIGTERM and SIGHUP: through the token at the next chunk, or, after a while or a second signal, at
+/// Stops the run on Ctrl-C and SIGTERM: through the token at the next chunk, or, after a while or a second signal, at
 /// once. Unfinished files go away either way.
 ///
 /// # Errors
@@ -109,17 +112,19 @@ pub(crate) fn stop_on_signals() -> Result<CancelToken> {
         .map_err(|error| Error::system("can't listen for signals").with_source(error))?;
     let handed = token.clone();
     let listen = move || {
-        for _ in signals.forever().filter(|&signal| signal != SIGXFSZ) {
-            if handed.is_cancelled() {
-                stop_now();
-            }
-            handed.cancel();
-            // Another thread waits, so that this one can take a second signal.
-            std::thread::spawn(|| {
-                std::thread::sleep(GRACE);
-                stop_now();
-            });
+        let stops = |signal: &i32| *signal != SIGXFSZ;
+        if signals.forever().find(stops).is_none() {
+            return;
         }
+        handed.cancel();
+        // From here on nothing is asked of the system that it might refuse: neither memory nor a thread.
+        for _ in 0..GRACE.as_millis() / LOOK_AGAIN.as_millis() {
+            std::thread::sleep(LOOK_AGAIN);
+            if signals.pending().any(|signal| stops(&signal)) {
+                break;
+            }
+        }
+        stop_now();
     };
     std::thread::Builder::new()
         .name("signals".to_owned())

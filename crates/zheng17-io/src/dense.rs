@@ -97,7 +97,7 @@ impl DenseRows {
             );
             if plan.decodings > MOST_DECODINGS {
                 return Err(Error::unsupported(format!(
-                    "it is stored in {what}; store it as a sparse matrix, or in chunks of fewer rows"
+                    "it is stored in {what}, which would take too long; more memory may do, or a sparse matrix, or chunks of fewer rows"
                 ))
                 .at(&info.path));
             }

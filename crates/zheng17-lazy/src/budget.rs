@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System, get_current_pid};
+use zheng17_core::backend::GRAM_BLOCK;
 use zheng17_core::{ChunkSource, Context, Error, Result, Shape};
 use zheng17_rayon::USUAL_CHUNK_ENTRIES;
 
@@ -25,8 +26,17 @@ const BYTES_OF_A_GENE: u64 = 96;
 /// Genes that are selected, as long as nobody knows.
 const USUAL_SELECTED: usize = 1000;
 
-/// Matrices of selected genes × selected genes that PCA needs besides one for each worker.
-const PCA_MATRICES: u64 = 6;
+/// Matrices of selected genes × selected genes that the eigensolver needs, together with what it is given and gives.
+const EIGEN_MATRICES: u64 = 5;
+
+/// Bytes of an entry of a block of PCA: as it is unpacked, and in columns.
+const BYTES_IN_A_BLOCK: u64 = 24;
+
+/// The share of the entries that the usual number of selected genes has, if not less.
+const SHARE_OF_SELECTED: f64 = 0.1;
+
+/// Bytes for all that is not told here: the output's buffers, chunks of the file that are kept for the next read.
+const OTHER_BYTES: u64 = 8 << 20;
 
 /// What a run needs besides the chunks that it keeps, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,12 +68,17 @@ impl WorkingMemory {
 
     /// As long as components are sought and written: products of genes, and results.
     pub fn while_finding_components(&self) -> u64 {
-        let n_selected = self.n_selected as u64;
-        (self.threads as u64 + PCA_MATRICES) * n_selected * n_selected * 8 + self.of_cells()
+        let (threads, n_selected) = (self.threads as u64, self.n_selected as u64);
+        let matrix = n_selected.saturating_mul(n_selected).saturating_mul(8);
+        let share = (SHARE_OF_SELECTED * self.n_selected as f64 / USUAL_SELECTED as f64).min(1.0);
+        let row_entries = (self.row_entries() as f64 * share) as u64 + 1;
+        let block = (GRAM_BLOCK.min(self.shape.n_cells) as u64) * row_entries * BYTES_IN_A_BLOCK;
+        let products = matrix.saturating_mul(threads + 1).saturating_add(threads * block);
+        products.max(matrix.saturating_mul(EIGEN_MATRICES)).saturating_add(self.of_cells())
     }
 
     fn of_cells(&self) -> u64 {
-        self.shape.n_cells as u64 * BYTES_OF_A_CELL
+        self.shape.n_cells as u64 * BYTES_OF_A_CELL + OTHER_BYTES
     }
 }
 
@@ -74,6 +89,8 @@ pub struct MemoryPlan {
     pub limit: u64,
     /// What the process had already: names of cells and genes, the program itself.
     pub resident: u64,
+    /// Entries of the matrix.
+    pub n_entries: u64,
     /// Workers: as many as were given, or fewer where memory has no room for the chunks of all.
     pub threads: usize,
     /// Rows per chunk.
@@ -112,7 +129,12 @@ impl MemoryPlan {
         let fewest = chunk_rows.map_or(FEWEST_ROWS, NonZeroUsize::get).min(all_rows);
         let n_selected = shape.n_genes.min(USUAL_SELECTED);
         let with = |threads, chunk_rows| WorkingMemory { shape, n_entries, threads, chunk_rows, n_selected };
-        let fits = |&threads: &usize| resident.saturating_add(with(threads, fewest).while_selecting()) <= limit;
+        let fits = |&threads: &usize| {
+            let memory = with(threads, fewest);
+            let selecting = resident.saturating_add(memory.while_selecting()) <= limit;
+            // One worker is enough for components, should they be sought.
+            selecting && (threads == 1 || resident.saturating_add(memory.while_finding_components()) <= limit)
+        };
         let Some(threads) = (1..=threads).rev().find(fits) else {
             let needed = resident.saturating_add(with(1, fewest).while_selecting());
             let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
@@ -137,12 +159,13 @@ impl MemoryPlan {
         let working = memory.while_selecting();
         // Fewer genes may be selected, or no components asked for, so those are no reason to refuse.
         let needed = resident + working.max(memory.while_finding_components());
-        Ok(Self { limit, resident, threads, chunk_rows, working, kept: limit.saturating_sub(needed) })
+        Ok(Self { limit, resident, n_entries, threads, chunk_rows, working, kept: limit.saturating_sub(needed) })
     }
 
     /// What is left to keep chunks in once it is known how many genes are selected.
     pub(crate) fn kept_with(&self, shape: Shape, n_selected: usize) -> u64 {
-        let components = WorkingMemory { shape, n_entries: 0, threads: self.threads, chunk_rows: 0, n_selected };
+        let n_entries = self.n_entries;
+        let components = WorkingMemory { shape, n_entries, threads: self.threads, chunk_rows: 0, n_selected };
         let needed = self.resident.saturating_add(self.working.max(components.while_finding_components()));
         self.kept.min(self.limit.saturating_sub(needed))
     }

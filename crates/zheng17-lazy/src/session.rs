@@ -85,7 +85,7 @@ impl Session {
 
     /// The record, and where chunks may go.
     pub(crate) fn explain(&self, out: &mut String) {
-        let MemoryPlan { limit, resident, threads, chunk_rows, working, kept } = self.plan;
+        let MemoryPlan { limit, resident, threads, chunk_rows, working, kept, .. } = self.plan;
         let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
         for line in self.record.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             out.push_str(line);

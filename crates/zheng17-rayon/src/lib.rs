@@ -12,8 +12,8 @@ pub use matrix::{ChunkedMatrix, USUAL_CHUNK_ENTRIES, chunk_rows, estimated_entri
 pub use workers::Workers;
 use zheng17_core::backend::operations::{self, ReductionSums, check_concat, check_multiply, check_transform};
 use zheng17_core::backend::{
-    AnyBackend, BackendEntry, ChunkSink, Determinism, GRAM_BLOCK, Gram, Projection, Reduction, Registry, RowSink,
-    Transform,
+    AnyBackend, BackendEntry, ChunkSink, DENSE_ROWS, Determinism, GRAM_BLOCK, Gram, Projection, Reduction, Registry,
+    RowSink, Transform,
 };
 use zheng17_core::exact::{CountSummary, MomentPlan, MomentSummary};
 use zheng17_core::kernels::OutputPlan;
@@ -74,19 +74,21 @@ impl Rayon {
         Ok(ChunkedMatrix::new(n_genes, chunks, Arc::clone(&matrix.workers)))
     }
 
-    /// Hands on what `make` makes of each chunk, in order, with the chunk's rows.
+    /// Hands on what `make` makes of the cells, in order, some rows of a chunk at a time, with these rows.
     fn in_order<T: Default + Send>(
         matrix: &ChunkedMatrix,
         ctx: &Context,
         make: impl Fn(CsrView<'_>, &mut T) -> Result<()> + Sync,
         mut sink: impl FnMut(CsrView<'_>, &T) -> Result<()> + Send,
     ) -> Result<()> {
+        let n_cells = matrix.shape().n_cells;
+        let at_once = if matrix.n_chunks() == 0 { 1 } else { matrix.cells(0).len().min(DENSE_ROWS) };
         matrix.workers.in_turn(
-            matrix.n_chunks(),
+            n_cells.div_ceil(at_once),
             ctx,
             &|| (CsrBuffer::new(0, ValueKind::F32), T::default()),
             &|(rows, made), at| {
-                matrix.read_into(matrix.cells(at), rows);
+                matrix.read_into(at * at_once..((at + 1) * at_once).min(n_cells), rows);
                 make(rows.view(), made)
             },
             &mut |(rows, made), _| {

@@ -33,7 +33,7 @@ impl Workers {
             .num_threads(threads.get())
             .thread_name(|at| format!("zheng17-{at}"))
             .build()
-            .map_err(|error| Error::system(format!("{threads} threads could not be started")).with_source(error))?;
+            .map_err(|error| Error::system(format!("{threads} threads could not be started: {error}")))?;
         Ok(Self { pool: Some(pool) })
     }
 

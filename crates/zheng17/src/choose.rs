@@ -25,55 +25,59 @@ pub struct Choice {
 /// [`ErrorKind::Usage`](crate::ErrorKind::Usage) for a name that no backend has, and if the run will need more memory than
 /// `ctx` allows; those of reading a few cells.
 pub fn choose(name: &str, source: &Arc<dyn ChunkSource>, params: &Params, ctx: &Context) -> Result<Choice> {
-    let registry = registry()?;
-    if name != AUTO {
-        let backend = registry.create(name)?;
-        #[cfg(feature = "lazy")]
-        memory::check(&backend, source, params, ctx)?;
-        return Ok(Choice { backend, reason: None });
+    if name != AUTO && (ctx.memory.is_none() || cfg!(not(feature = "lazy"))) {
+        // There is nothing to weigh.
+        return Ok(Choice { backend: registry()?.create(name)?, reason: None });
     }
-    let (name, reason) = memory::suitable(source, params, ctx)?;
-    Ok(Choice { backend: registry.create(name)?, reason: Some(reason) })
+    memory::choose(name, source, params, ctx)
 }
+
+#[cfg(feature = "lazy")]
+pub(crate) use memory::choose_for;
 
 #[cfg(feature = "lazy")]
 mod memory {
     use zheng17_core::{Error, SparseBackend as _};
 
-    use super::{AnyBackend, Arc, ChunkSource, Context, Params, Result};
-    use crate::DEFAULT_BACKEND;
+    use super::{AUTO, AnyBackend, Arc, Choice, ChunkSource, Context, Params, Result};
     use crate::memory::Memory;
+    use crate::{DEFAULT_BACKEND, registry};
+
+    /// As [`super::choose`].
+    pub(super) fn choose(name: &str, source: &Arc<dyn ChunkSource>, params: &Params, ctx: &Context) -> Result<Choice> {
+        choose_for(name, &Memory::new(source, params, ctx)?, ctx)
+    }
+
+    /// As [`super::choose`], for a run of which it is known what it takes.
+    pub(crate) fn choose_for(name: &str, memory: &Memory<'_>, ctx: &Context) -> Result<Choice> {
+        if name == AUTO {
+            let (name, reason) = suitable(memory, ctx)?;
+            return Ok(Choice { backend: registry()?.create(name)?, reason: Some(reason) });
+        }
+        let backend = registry()?.create(name)?;
+        check(&backend, memory, ctx)?;
+        Ok(Choice { backend, reason: None })
+    }
 
     /// The backend in memory if a run fits, else the one out of core.
-    pub(super) fn suitable(
-        source: &Arc<dyn ChunkSource>,
-        params: &Params,
-        ctx: &Context,
-    ) -> Result<(&'static str, String)> {
-        let memory = Memory::new(source, params, ctx)?;
+    fn suitable(memory: &Memory<'_>, ctx: &Context) -> Result<(&'static str, String)> {
         let peak = memory.in_memory_peak(DEFAULT_BACKEND != "serial");
         let (needed, limit) = (megabytes(peak), memory.limit / 1_000_000);
         if peak <= memory.limit {
             return Ok((DEFAULT_BACKEND, format!("the run needs about {needed} MB, and {limit} MB may be used")));
         }
-        check_lazy(&memory, ctx)?;
+        check_lazy(memory, ctx)?;
         Ok(("lazy", format!("in memory the run would need about {needed} MB, but {limit} MB may be used")))
     }
 
     /// Refuses what will not fit the memory that was given.
-    pub(super) fn check(
-        backend: &AnyBackend,
-        source: &Arc<dyn ChunkSource>,
-        params: &Params,
-        ctx: &Context,
-    ) -> Result<()> {
+    fn check(backend: &AnyBackend, memory: &Memory<'_>, ctx: &Context) -> Result<()> {
         if ctx.memory.is_none() {
             return Ok(());
         }
-        let memory = Memory::new(source, params, ctx)?;
         let capabilities = backend.capabilities();
         if capabilities.out_of_core {
-            return check_lazy(&memory, ctx);
+            return check_lazy(memory, ctx);
         }
         let peak = memory.in_memory_peak(capabilities.threads);
         if peak > memory.limit {
@@ -110,16 +114,17 @@ mod memory {
 
 #[cfg(not(feature = "lazy"))]
 mod memory {
-    use super::{Arc, ChunkSource, Context, Params, Result};
-    use crate::DEFAULT_BACKEND;
+    use super::{Arc, Choice, ChunkSource, Context, Params, Result};
+    use crate::{DEFAULT_BACKEND, registry};
 
     /// The only choice.
-    #[allow(clippy::unnecessary_wraps, reason = "as with lazy")]
-    pub(super) fn suitable(
+    pub(super) fn choose(
+        _name: &str,
         _source: &Arc<dyn ChunkSource>,
         _params: &Params,
         _ctx: &Context,
-    ) -> Result<(&'static str, String)> {
-        Ok((DEFAULT_BACKEND, "this build has none that works out of core".to_owned()))
+    ) -> Result<Choice> {
+        let reason = "this build has none that works out of core".to_owned();
+        Ok(Choice { backend: registry()?.create(DEFAULT_BACKEND)?, reason: Some(reason) })
     }
 }

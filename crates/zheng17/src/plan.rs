@@ -5,8 +5,9 @@ use std::sync::Arc;
 use zheng17_core::recipe::{Params, Statistics};
 use zheng17_core::{ChunkSource, Context, Result, SparseBackend as _};
 
+use crate::Choice;
+use crate::choose::choose_for;
 use crate::memory::Memory;
-use crate::{Choice, choose};
 
 /// Bytes of a 32-bit value.
 const F32: u64 = 4;
@@ -59,9 +60,9 @@ pub fn plan(
     ctx: &Context,
 ) -> Result<RunPlan> {
     params.check()?;
-    let Choice { backend, reason } = choose(backend, source, params, ctx)?;
-    let backend = backend.capabilities();
     let memory = Memory::new(source, params, ctx)?;
+    let Choice { backend, reason } = choose_for(backend, &memory, ctx)?;
+    let backend = backend.capabilities();
     let Memory { estimate, n_selected, n_components, .. } = memory;
     let n_cells = source.shape().n_cells;
     let selected = memory.selected();

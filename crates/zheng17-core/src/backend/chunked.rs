@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Capabilities, ChunkSink, RowSink, SparseBackend, Transform, operations};
+use super::{Capabilities, ChunkSink, DENSE_ROWS, RowSink, SparseBackend, Transform, operations};
 use crate::context::Context;
 use crate::error::Result;
 use crate::exact::{CountSummary, MomentPlan, MomentSummary};
@@ -96,9 +96,13 @@ impl<K: ChunkKernels + 'static> SparseBackend for KernelBackend<K> {
     fn scaled(&self, matrix: &CsrBuffer, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         let mut rows = Vec::new();
         self.visit(matrix, ctx, &mut |chunk| {
-            rows.resize(chunk.n_cells() * chunk.n_genes(), 0.0);
-            self.kernels.affine_into(chunk, plan, &mut rows)?;
-            sink(chunk.first_cell(), &rows)
+            for start in (0..chunk.n_cells()).step_by(DENSE_ROWS) {
+                let part = chunk.rows(start..(start + DENSE_ROWS).min(chunk.n_cells()));
+                rows.resize(part.n_cells() * part.n_genes(), 0.0);
+                self.kernels.affine_into(part, plan, &mut rows)?;
+                sink(part.first_cell(), &rows)?;
+            }
+            Ok(())
         })
     }
 }

@@ -124,6 +124,9 @@ impl ZeroPreserving {
     }
 }
 
+/// Dense rows that are made at a time, whatever the size of chunks: more need memory, and cost the time to get it.
+pub const DENSE_ROWS: usize = 1024;
+
 /// Receives chunks of cells, one after another; perhaps on another thread than the caller's.
 pub type ChunkSink<'a> = dyn FnMut(CsrView<'_>) -> Result<()> + Send + 'a;
 
@@ -321,9 +324,13 @@ pub trait SparseBackend: Send + Sync + 'static {
     fn scaled(&self, matrix: &Self::Matrix, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         let mut rows = Vec::new();
         self.visit(matrix, ctx, &mut |chunk| {
-            rows.resize(chunk.n_cells() * chunk.n_genes(), 0.0);
-            ScalarKernels.affine_into(chunk, plan, &mut rows)?;
-            sink(chunk.first_cell(), &rows)
+            for start in (0..chunk.n_cells()).step_by(DENSE_ROWS) {
+                let part = chunk.rows(start..(start + DENSE_ROWS).min(chunk.n_cells()));
+                rows.resize(part.n_cells() * part.n_genes(), 0.0);
+                ScalarKernels.affine_into(part, plan, &mut rows)?;
+                sink(part.first_cell(), &rows)?;
+            }
+            Ok(())
         })
     }
 

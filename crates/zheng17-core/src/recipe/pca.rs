@@ -61,6 +61,16 @@ pub fn number_of_components(wanted: Components, n_cells: usize, n_genes: usize) 
     }
 }
 
+/// Asks for the memory that the eigensolver will want, because it can't say that there is none.
+fn check_memory(n_genes: usize) -> Result<()> {
+    /// The covariance, its eigenvectors, and what the solver needs besides.
+    const MATRICES: usize = 4;
+    let numbers = n_genes.saturating_mul(n_genes).saturating_mul(MATRICES);
+    Vec::<f64>::new().try_reserve_exact(numbers).map_err(|error| {
+        Error::system(format!("no memory for the eigenvectors of {n_genes} x {n_genes} products")).with_source(error)
+    })
+}
+
 /// Principal components from the sums over `n_cells` cells.
 ///
 /// # Errors
@@ -68,6 +78,7 @@ pub fn number_of_components(wanted: Components, n_cells: usize, n_genes: usize) 
 pub fn principal_components(gram: &Gram, plan: &OutputPlan, n_cells: usize, n_components: usize) -> Result<Pca> {
     let n_genes = gram.n_genes;
     let n = n_cells as f64;
+    check_memory(n_genes)?;
     let means: Vec<f64> = match plan.max_value {
         // Known exactly, from the integer sums.
         None => plan.mean.iter().zip(&plan.inverse_deviation).map(|(mean, inverse)| mean * inverse).collect(),
