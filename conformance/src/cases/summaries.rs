@@ -296,6 +296,12 @@ fn values_of_the_plan_rounded_once(subject: &Subject) -> Outcome {
                 let matrix = open(subject, &input, &ctx)?;
                 let found = collect(input.n_genes, |sink| subject.backend.scaled(&matrix, &plan, &ctx, sink))?;
                 found.expect(name, &expected, tolerance)?;
+                let mut whole = vec![f32::NAN; input.n_cells() * input.n_genes];
+                subject.backend.scaled_into(&matrix, &plan, &ctx, &mut whole)?;
+                let same = whole.iter().zip(&found.values).all(|(&a, &b)| f64::from(a) == b);
+                ensure!(same && whole.len() == found.values.len(), "{name}: another matrix at once than row by row");
+                let refused = subject.backend.scaled_into(&matrix, &plan, &ctx, &mut whole[1..]);
+                ensure!(refused.is_err(), "{name}: a matrix of another size was taken");
             }
         }
     }

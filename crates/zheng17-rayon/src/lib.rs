@@ -6,7 +6,7 @@
 mod matrix;
 mod workers;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use matrix::{ChunkedMatrix, USUAL_CHUNK_ENTRIES, chunk_rows, estimated_entries, rows_at_once};
 pub use workers::Workers;
@@ -266,5 +266,28 @@ impl SparseBackend for Rayon {
             self.kernels.affine_into(rows, plan, scaled)
         };
         Self::in_order(matrix, ctx, make, |rows, scaled| sink(rows.first_cell(), scaled))
+    }
+
+    fn scaled_into(&self, matrix: &ChunkedMatrix, plan: &OutputPlan, ctx: &Context, out: &mut [f32]) -> Result<()> {
+        operations::check_dense(matrix.shape(), out)?;
+        let n_genes = plan.n_genes().max(1);
+        // Each chunk has a part of the output to itself.
+        let mut rest = out;
+        let mut parts = Vec::with_capacity(matrix.n_chunks());
+        for at in 0..matrix.n_chunks() {
+            let (part, after) = std::mem::take(&mut rest).split_at_mut(matrix.cells(at).len() * n_genes);
+            parts.push(Mutex::new(part));
+            rest = after;
+        }
+        Self::fold(
+            matrix,
+            ctx,
+            || CsrBuffer::new(0, ValueKind::F32),
+            |scratch, at| {
+                let mut part = parts[at].lock().unwrap_or_else(PoisonError::into_inner);
+                self.kernels.affine_into(matrix.rows(at, scratch), plan, &mut part)
+            },
+        )?;
+        Ok(())
     }
 }

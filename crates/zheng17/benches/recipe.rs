@@ -163,9 +163,9 @@ fn run_once(backend: &str, source: &Arc<dyn ChunkSource>, ctx: &Context) -> Resu
     let backend = Arc::new(zheng17::registry()?.create(backend)?);
     let (outcome, recipe) = timed(|| {
         let outcome = recipe::run(Arc::clone(&backend), Arc::clone(source), &Params::default(), &ctx)?;
-        let dense =
-            dense(outcome.result.cells.len(), outcome.result.selected.len(), |sink| outcome.scaled(&ctx, sink))?;
-        Ok((outcome, dense))
+        let mut scaled = vec![0.0; outcome.result.cells.len() * outcome.result.selected.len()];
+        outcome.scaled_into(&ctx, &mut scaled)?;
+        Ok((outcome, scaled))
     })?;
     let (outcome, scaled) = outcome;
     drop(scaled);

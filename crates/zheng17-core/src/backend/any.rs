@@ -34,6 +34,7 @@ trait DynBackend: Send + Sync {
     fn gram(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context) -> Result<Gram>;
     fn project(&self, m: &AnyMatrix, plan: &OutputPlan, p: &Projection, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()>;
     fn scaled(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()>;
+    fn scaled_into(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, out: &mut [f32]) -> Result<()>;
     fn normalised(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut ChunkSink<'_>) -> Result<()>;
 }
 
@@ -95,6 +96,9 @@ impl<B: SparseBackend> DynBackend for B {
     }
     fn scaled(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         SparseBackend::scaled(self, typed::<B>(m)?, plan, ctx, sink)
+    }
+    fn scaled_into(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, out: &mut [f32]) -> Result<()> {
+        SparseBackend::scaled_into(self, typed::<B>(m)?, plan, ctx, out)
     }
     fn normalised(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut ChunkSink<'_>) -> Result<()> {
         SparseBackend::normalised(self, typed::<B>(m)?, plan, ctx, sink)
@@ -168,6 +172,9 @@ impl SparseBackend for AnyBackend {
     }
     fn scaled(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut RowSink<'_>) -> Result<()> {
         self.0.scaled(m, plan, ctx, sink)
+    }
+    fn scaled_into(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, out: &mut [f32]) -> Result<()> {
+        self.0.scaled_into(m, plan, ctx, out)
     }
     fn normalised(&self, m: &AnyMatrix, plan: &OutputPlan, ctx: &Context, sink: &mut ChunkSink<'_>) -> Result<()> {
         self.0.normalised(m, plan, ctx, sink)

@@ -334,6 +334,23 @@ pub trait SparseBackend: Send + Sync + 'static {
         })
     }
 
+    /// The scaled values of all cells as one dense matrix in memory: cells × genes, row by row.
+    ///
+    /// # Behavior
+    /// - The bits are those of [`SparseBackend::scaled`].
+    /// - A matrix of another size is a usage error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](crate::ErrorKind::Usage) as above; those of reading.
+    fn scaled_into(&self, matrix: &Self::Matrix, plan: &OutputPlan, ctx: &Context, out: &mut [f32]) -> Result<()> {
+        operations::check_dense(self.shape(matrix), out)?;
+        let n_genes = plan.n_genes();
+        self.scaled(matrix, plan, ctx, &mut |first_cell, rows| {
+            out[first_cell * n_genes..][..rows.len()].copy_from_slice(rows);
+            Ok(())
+        })
+    }
+
     /// The normalised, perhaps logarithmised values of all cells before centring: sparse rows, handed on in cell order.
     ///
     /// # Behavior

@@ -51,6 +51,18 @@ pub fn transform(matrix: CsrView<'_>, transform: &Transform) -> Result<CsrBuffer
     Ok(out)
 }
 
+/// Whether a dense matrix in memory has a shape.
+///
+/// # Errors
+/// [`ErrorKind::Usage`](crate::ErrorKind::Usage) for another number of values.
+pub fn check_dense(shape: Shape, values: &[f32]) -> Result<()> {
+    let Shape { n_cells, n_genes } = shape;
+    if n_cells.checked_mul(n_genes) == Some(values.len()) {
+        return Ok(());
+    }
+    Err(Error::usage(format!("{} values for {n_cells} cells x {n_genes} genes", values.len())))
+}
+
 /// Whether a transform fits a matrix of this shape.
 ///
 /// # Errors

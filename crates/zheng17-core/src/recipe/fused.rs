@@ -39,6 +39,16 @@ impl<B: SparseBackend> Outcome<B> {
         })
     }
 
+    /// The scaled values in one dense matrix in memory: cells × selected genes. See [`SparseBackend::scaled_into`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] for a matrix of another size; those of reading.
+    pub fn scaled_into(&self, ctx: &Context, out: &mut [f32]) -> Result<()> {
+        ctx.pass("scaled values", self.result.cells.len(), || {
+            self.backend.scaled_into(&self.matrix, &self.output, ctx, out)
+        })
+    }
+
     /// Hands on the values before centring and scaling: sparse rows, in cell order. See [`SparseBackend::normalised`].
     ///
     /// # Errors
@@ -149,10 +159,13 @@ fn run_checked<B: SparseBackend>(
 
     // The second visit keeps the selected genes; from here on nothing touches the full matrix.
     let genes = Selection::Indices(selection.selected.clone());
-    let mut selected = backend.select(&matrix, &Selection::All, &genes)?;
-    drop(matrix);
+    let (mut selected, mut hvg) = ctx.pass("selected genes", cells.len(), || {
+        let selected = backend.select(&matrix, &Selection::All, &genes)?;
+        drop(matrix);
+        let hvg = backend.count_summary(&selected, None, ctx)?;
+        Ok((selected, hvg))
+    })?;
     let all_totals = summary.cell_totals(shape.n_cells)?;
-    let mut hvg = ctx.pass("selected genes", cells.len(), || backend.count_summary(&selected, None, ctx))?;
     if version.drops_small_cells {
         let totals = hvg.cell_totals(cells.len())?;
         let large: Vec<bool> =
