@@ -51,7 +51,7 @@ pub struct RunPlan {
 /// Plans a run of the recipe on a source, which is not read but for a few cells.
 ///
 /// # Errors
-/// As [`choose`].
+/// As [`crate::choose`].
 pub fn plan(
     backend: &str,
     source: &Arc<dyn ChunkSource>,
