@@ -16,7 +16,7 @@ use crate::{h5ad, mtx, tenx};
 ///
 /// # Behavior
 /// - Matrices are not loaded, but for Matrix Market files; names and annotations are.
-/// - Reading cells of a matrix that is stored by genes (CSC) converts it, within [`OpenOptions::memory`].
+/// - Reading cells of a matrix that is stored by genes (CSC) converts it, within the memory of [`OpenOptions`].
 /// - A column of annotations that can't be read is left out, with a note that names it.
 ///
 /// ```no_run
