@@ -1,5 +1,7 @@
 //! The suite finds faults: backends that are wrong on purpose fail the cases that say so.
 
+use std::sync::{Mutex, PoisonError};
+
 use zheng17_conformance::{Case, Expectation, Report, Stop, Subject, Verdict, cases, run_suite};
 use zheng17_core::backend::Determinism;
 use zheng17_core::backend::chunked::KernelBackend;
@@ -20,10 +22,23 @@ enum Fault {
     ScaledOffByOneUlp,
     /// The last selected gene is forgotten.
     LosesAGene,
+    /// Genes are selected one column too far to the right.
+    ColumnOffByOne,
+    /// The last of several chunks has no moments.
+    DropsLastChunk,
+    /// Rows are taken for sorted.
+    TakesRowsForSorted,
+    /// Totals of cells are summed in 32 bits.
+    Float32Sums,
+    /// Means of the first plan are used for all that follow.
+    StaleCache,
+    /// Genes without deviation are divided by it.
+    NanOnConstantGenes,
     Panics,
 }
 
-struct Faulty(Fault);
+/// Kernels with a fault, and means that they should not keep.
+struct Faulty(Fault, Mutex<Option<Vec<f64>>>);
 
 impl ChunkKernels for Faulty {
     fn fold_counts(&self, into: &mut CountSummary, chunk: CsrView<'_>) -> Result<()> {
@@ -42,6 +57,18 @@ impl ChunkKernels for Faulty {
                     values.slice(kept),
                 ))
             }
+            Fault::Float32Sums => {
+                let mut sums = CountSummary::new(into.n_genes(), into.shared_exclusions());
+                sums.fold(chunk)?;
+                let total = |row: usize| {
+                    let (genes, values) = (chunk.row_indices(row), chunk.row_values(row));
+                    let counts = |gene: u32| into.excluded().is_none_or(|flags| !flags[gene as usize]);
+                    let counted = genes.iter().enumerate().filter(|(_, gene)| counts(**gene));
+                    f64::from(counted.map(|(at, _)| values.get(at) as f32).sum::<f32>())
+                };
+                let totals = (0..chunk.n_cells()).map(total).collect();
+                into.add(chunk.first_cell(), totals, sums.genes(), sums.facts())
+            }
             _ => ScalarKernels.fold_counts(into, chunk),
         }
     }
@@ -54,6 +81,10 @@ impl ChunkKernels for Faulty {
             }
             into.add(0, &one)?;
         }
+        let is_last = chunk.first_cell() + chunk.n_cells() == plan.cell_scale.len();
+        if self.0 == Fault::DropsLastChunk && is_last && chunk.first_cell() > 0 {
+            return into.add(chunk.n_cells() as u64, &vec![GeneMoments::default(); chunk.n_genes()]);
+        }
         ScalarKernels.fold_moments(into, chunk, plan)
     }
 
@@ -64,11 +95,45 @@ impl ChunkKernels for Faulty {
             let fewer = GeneMap::new(chunk.n_genes(), &selected[..selected.len() - 1]);
             return ScalarKernels.select_into(chunk, &fewer, out);
         }
+        if self.0 == Fault::ColumnOffByOne {
+            let mut shifted = genes.new_index().to_vec();
+            let by = usize::from(!shifted.is_empty());
+            shifted.rotate_right(by);
+            return ScalarKernels.select_into(chunk, &GeneMap::from_new_index(shifted), out);
+        }
+        if self.0 == Fault::TakesRowsForSorted {
+            for row in 0..chunk.n_cells() {
+                let (row_genes, values) = (chunk.row_indices(row), chunk.row_values(row));
+                for (gene, &new) in
+                    genes.new_index().iter().enumerate().filter(|(_, new)| **new != GeneMap::NOT_SELECTED)
+                {
+                    if let Ok(at) = row_genes.binary_search(&(gene as u32)) {
+                        out.indices.push(new);
+                        out.values.push(values.get(at));
+                    }
+                }
+                out.end_row();
+            }
+            return Ok(());
+        }
         ScalarKernels.select_into(chunk, genes, out)
     }
 
     fn affine_into(&self, chunk: CsrView<'_>, plan: &OutputPlan, out: &mut [f32]) -> Result<()> {
+        if self.0 == Fault::StaleCache {
+            let mut cache = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+            let mean = cache.get_or_insert_with(|| plan.mean.clone()).clone();
+            let mean = if mean.len() == plan.mean.len() { mean } else { plan.mean.clone() };
+            return ScalarKernels.affine_into(chunk, &OutputPlan { mean, ..plan.clone() }, out);
+        }
         ScalarKernels.affine_into(chunk, plan, out)?;
+        if self.0 == Fault::NanOnConstantGenes {
+            for row in out.chunks_exact_mut(chunk.n_genes().max(1)) {
+                for (value, deviation) in row.iter_mut().zip(&plan.inverse_deviation) {
+                    *value = if *deviation == 0.0 { f32::NAN } else { *value };
+                }
+            }
+        }
         if let (Fault::ScaledOffByOneUlp, Some(first)) = (self.0, out.first_mut()) {
             *first = first.next_up();
         }
@@ -86,7 +151,7 @@ fn subject(fault: Fault, ordered_fold: bool) -> Subject {
         threads: false,
         devices: false,
     };
-    Subject::new(AnyBackend::new(KernelBackend::new(Faulty(fault), capabilities)))
+    Subject::new(AnyBackend::new(KernelBackend::new(Faulty(fault, Mutex::default()), capabilities)))
 }
 
 /// The cases that need no files.
@@ -106,6 +171,12 @@ fn each_fault_is_found() {
         (Fault::SquareOffByOne, "moment_summary::shares_have_the_bits_of_the_fold"),
         (Fault::ScaledOffByOneUlp, "scaled::values_of_the_plan_rounded_once"),
         (Fault::LosesAGene, "select::mask_on_both_axes"),
+        (Fault::ColumnOffByOne, "select::mask_on_both_axes"),
+        (Fault::DropsLastChunk, "recipe::exact_same_bits_for_any_chunks_and_threads"),
+        (Fault::TakesRowsForSorted, "recipe::same_bits_for_any_order_within_rows"),
+        (Fault::Float32Sums, "count_summary::bits_of_the_fold"),
+        (Fault::StaleCache, "scaled::values_of_the_plan_rounded_once"),
+        (Fault::NanOnConstantGenes, "edges::a_constant_selected_gene_becomes_zero"),
         (Fault::Panics, "count_summary::bits_of_the_fold"),
     ];
     for (fault, found_by) in faults {

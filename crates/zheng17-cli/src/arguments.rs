@@ -30,6 +30,7 @@ pub(crate) enum Command {
     Plan(PlanArguments),
     Inspect(InspectArguments),
     Backends(BackendsArguments),
+    Plugins(PluginsArguments),
     Simulate(SimulateArguments),
     Demo(DemoArguments),
 }
@@ -284,6 +285,37 @@ pub(crate) struct BackendsArguments {
     /// Write the list as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// List the plugins that are found, or check one
+///
+/// A plugin is a backend in a shared library. `--plugin FILE` names one. If a run asks for a backend that is not built in, plugins
+/// are looked for in the folders that ZHENG17_PLUGIN_PATH names and, on Linux, in ~/.local/share/zheng17/plugins. That folder is used
+/// only if it belongs to you and nobody else may write it. The current folder is not looked at.
+#[derive(Debug, Args)]
+pub(crate) struct PluginsArguments {
+    #[command(subcommand)]
+    pub(crate) command: PluginsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PluginsCommand {
+    /// List the plugins that are found
+    List,
+    Check(CheckArguments),
+}
+
+/// Run the recipe on simulated cells with a plugin, and compare with the reference
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    /// The plugin, a shared library
+    pub(crate) plugin: PathBuf,
+    /// How many seconds it may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) time_limit: u64,
+    /// As the process that is watched does
+    #[arg(long, hide = true)]
+    pub(crate) in_this_process: bool,
 }
 
 /// Write a file of simulated counts: cell types with marker genes, cells of various sizes

@@ -1,7 +1,5 @@
 //! `zheng17 backends`: the backends of this program and what they can do, from their capabilities.
 
-use std::path::PathBuf;
-
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{ContentArrangement, Table};
 use serde_json::json;
@@ -9,6 +7,7 @@ use zheng17_core::Result;
 use zheng17_core::backend::Determinism;
 
 use crate::arguments::BackendsArguments;
+use crate::plugins;
 use crate::terminal::say;
 
 /// Fits most terminals and half a screen.
@@ -19,7 +18,7 @@ const WIDTH: u16 = 100;
 /// # Errors
 /// Those of loading plugins and of writing to standard output.
 pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
-    load(&arguments.plugins)?;
+    plugins::load(&arguments.plugins, None)?;
     let registry = zheng17::registry()?;
     let all = || registry.entries().iter().map(|entry| &entry.capabilities);
     if arguments.json {
@@ -54,14 +53,6 @@ pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
         ]);
     }
     say(&format!("{table}\n"))
-}
-
-/// Loads plugins.
-///
-/// # Errors
-/// Those of [`zheng17::load_plugin`].
-pub(crate) fn load(plugins: &[PathBuf]) -> Result<()> {
-    plugins.iter().try_for_each(|plugin| zheng17::load_plugin(plugin).map(drop))
 }
 
 fn determinism(determinism: Determinism) -> &'static str {

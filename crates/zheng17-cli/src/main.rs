@@ -6,6 +6,7 @@ mod demo;
 mod gene_table;
 mod inspect;
 mod plan;
+mod plugins;
 mod result_file;
 mod run;
 mod simulate;
@@ -36,6 +37,7 @@ fn dispatch(command: &Command) -> Result<()> {
         Command::Plan(arguments) => plan::plan(arguments),
         Command::Inspect(arguments) => inspect::inspect(arguments),
         Command::Backends(arguments) => backends::backends(arguments),
+        Command::Plugins(arguments) => plugins::plugins(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Demo(arguments) => demo::demo(arguments),
     }

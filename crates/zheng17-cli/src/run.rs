@@ -17,7 +17,7 @@ use zheng17_io::write::{self, Compression, CreateOptions, TemporaryFile};
 
 use crate::arguments::{RecipeArguments, ResourceArguments, RunArguments, WriteX};
 use crate::terminal::{self, bytes, complain, count, peak_memory, say, seconds};
-use crate::{backends, gene_table, result_file};
+use crate::{gene_table, plugins, result_file};
 
 /// Runs the recipe on a file.
 ///
@@ -93,7 +93,7 @@ const SHARE_OF_READERS: u64 = 4;
 /// Those of loading plugins; [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) for a folder that there is not;
 /// [`ErrorKind::System`](zheng17_core::ErrorKind::System) if the system refuses to tell of signals.
 pub(crate) fn context(resources: &ResourceArguments, quiet: bool) -> Result<Context> {
-    backends::load(&resources.plugins)?;
+    plugins::load(&resources.plugins, Some(&resources.backend))?;
     let spill_folder = resources.tmp.clone().unwrap_or_else(std::env::temp_dir);
     if !spill_folder.is_dir() {
         return Err(Error::usage("there is no such folder for temporary files").at(spill_folder.display()));
