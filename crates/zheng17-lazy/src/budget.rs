@@ -32,8 +32,14 @@ const EIGEN_MATRICES: u64 = 5;
 /// Bytes of an entry of a block of PCA: as it is unpacked, and in columns.
 const BYTES_IN_A_BLOCK: u64 = 24;
 
-/// The share of the entries that the usual number of selected genes has, if not less.
+/// The share of the entries that the usual number of selected genes has. It is unknown before they are selected; in most assays
+/// it is less.
 const SHARE_OF_SELECTED: f64 = 0.1;
+
+/// The share of the entries that so many selected genes have, about.
+pub fn share_of_selected(n_selected: usize) -> f64 {
+    (SHARE_OF_SELECTED * n_selected as f64 / USUAL_SELECTED as f64).min(1.0)
+}
 
 /// Bytes for all that is not told here: the output's buffers, chunks of the file that are kept for the next read.
 const OTHER_BYTES: u64 = 8 << 20;
@@ -70,7 +76,7 @@ impl WorkingMemory {
     pub fn while_finding_components(&self) -> u64 {
         let (threads, n_selected) = (self.threads as u64, self.n_selected as u64);
         let matrix = n_selected.saturating_mul(n_selected).saturating_mul(8);
-        let share = (SHARE_OF_SELECTED * self.n_selected as f64 / USUAL_SELECTED as f64).min(1.0);
+        let share = share_of_selected(self.n_selected);
         let row_entries = (self.row_entries() as f64 * share) as u64 + 1;
         let block = (GRAM_BLOCK.min(self.shape.n_cells) as u64) * row_entries * BYTES_IN_A_BLOCK;
         let products = matrix.saturating_mul(threads + 1).saturating_add(threads * block);

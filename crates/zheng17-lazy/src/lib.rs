@@ -14,7 +14,7 @@ mod store;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-pub use budget::{MemoryPlan, WorkingMemory, default_memory, resident_memory};
+pub use budget::{MemoryPlan, WorkingMemory, default_memory, resident_memory, share_of_selected};
 use zheng17_core::backend::operations::{ReductionSums, check_concat, check_multiply, check_transform};
 use zheng17_core::backend::{
     AnyBackend, BackendEntry, ChunkSink, Determinism, GRAM_BLOCK, Gram, Projection, Reduction, Registry, RowSink,

@@ -6,6 +6,7 @@ use zheng17_core::matrix::ValueKind;
 use zheng17_core::source::CheckedSource;
 use zheng17_core::{ChunkSource, CsrBuffer, Result, Shape};
 use zheng17_kernels::KeptChunk;
+use zheng17_lazy::share_of_selected;
 
 /// Cells that are looked at, in blocks spread over the matrix.
 const SAMPLE_CELLS: usize = 256;
@@ -19,11 +20,6 @@ const BYTES_OF_A_PACKED_ENTRY: f64 = 2.1;
 
 /// Bytes of an entry that is held as a 32-bit gene and a 32-bit value.
 const BYTES_OF_AN_ENTRY: f64 = 8.0;
-
-/// The share of the entries that the usual number of selected genes has. It is unknown before they are selected; in most assays
-/// it is less.
-const SHARE_OF_SELECTED: f64 = 0.1;
-const USUAL_SELECTED: f64 = 1000.0;
 
 /// What a matrix would take, about.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -81,13 +77,12 @@ impl Estimate {
 
     /// Entries of so many selected genes.
     pub fn selected_entries(&self, n_selected: usize) -> u64 {
-        (self.n_entries as f64 * (SHARE_OF_SELECTED * n_selected as f64 / USUAL_SELECTED).min(1.0)) as u64
+        (self.n_entries as f64 * share_of_selected(n_selected)) as u64
     }
 
     /// Bytes of so many selected genes, as they are kept.
     pub fn selected_bytes(&self, n_selected: usize) -> u64 {
-        let share = self.selected_entries(n_selected) as f64 / self.n_entries.max(1) as f64;
-        (self.matrix_bytes as f64 * share) as u64
+        (self.matrix_bytes as f64 * share_of_selected(n_selected)) as u64
     }
 
     /// Bytes that the serial backend takes for the matrix, the selected genes included.

@@ -14,6 +14,7 @@
 //! ```
 
 mod choose;
+#[cfg(feature = "lazy")]
 mod estimate;
 #[cfg(feature = "lazy")]
 mod memory;
@@ -23,6 +24,7 @@ mod plan;
 mod plugins;
 
 pub use choose::{AUTO, Choice, choose};
+#[cfg(feature = "lazy")]
 pub use estimate::Estimate;
 #[cfg(feature = "lazy")]
 pub use plan::{RunPlan, Values, plan};

@@ -72,13 +72,12 @@ pub fn plan(
         // Sources that are stored by genes are not kept: their selected genes are gathered, and read twice for that.
         let by_genes = source.stored_by_genes();
         let kept = if by_genes { 0 } else { estimate.matrix_bytes.min(plan.kept) };
-        let share_of_selected = estimate.selected_entries(n_selected) as f64 / estimate.n_entries.max(1) as f64;
         let not_kept = 1.0 - kept as f64 / estimate.matrix_bytes.max(1) as f64;
         OfBackend {
             threads: plan.threads,
             chunk_rows: plan.chunk_rows,
             first_reading: if by_genes { 2.0 } else { 1.0 },
-            second_reading: if by_genes { 2.0 * share_of_selected } else { not_kept },
+            second_reading: if by_genes { 2.0 * zheng17_lazy::share_of_selected(n_selected) } else { not_kept },
             again: not_kept,
             matrix: kept.max(selected.min(plan.kept)),
             spilled: if ctx.spill_folder.is_some() { selected.saturating_sub(plan.kept) } else { 0 },
