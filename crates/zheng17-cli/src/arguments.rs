@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use zheng17::Values;
 use zheng17_core::recipe::{Components, RecipeVersion};
 use zheng17_io::dataset::{FeatureTypes, OpenOptions};
 
@@ -255,6 +256,16 @@ pub(crate) enum WriteX {
     Lognorm,
     /// nothing: the tables and, with --pca, the components
     None,
+}
+
+impl WriteX {
+    pub(crate) fn values(self) -> Values {
+        match self {
+            Self::Scaled => Values::Scaled,
+            Self::Lognorm => Values::Normalised,
+            Self::None => Values::None,
+        }
+    }
 }
 
 /// Show what a file holds: format, size, number types, what can be chosen, whether it looks like counts

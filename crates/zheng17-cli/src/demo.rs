@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
+use zheng17::Values;
+use zheng17::job::Job;
 use zheng17_core::recipe::{Components, Outcome, Params};
 use zheng17_core::{AnyBackend, Context, Result};
 use zheng17_io::dataset::OpenOptions;
 use zheng17_simulate::{N_TYPES, Parameters, Simulation};
 
-use crate::arguments::{DemoArguments, ResourceArguments, WriteX};
-use crate::run::{self, Job};
+use crate::arguments::{DemoArguments, ResourceArguments};
+use crate::run;
 use crate::simulate;
 use crate::terminal::{count, say};
 
@@ -36,13 +38,12 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<()> {
         params: Params { components: Some(Components::DEFAULT), ..Params::default() },
         backend: zheng17::AUTO,
         output: Path::new(RESULT),
-        explain: false,
-        write_x: WriteX::Scaled,
+        values: Values::Scaled,
         gene_table: None,
         force: true,
     };
     let finished = job.execute(&ctx)?;
-    say(&finished.as_text(&job, &[]))?;
+    say(&run::as_text(&finished, &job, &[], false))?;
     let simulation = Simulation::new(parameters)?;
     say(&what_to_look_at(&finished.outcome, &simulation, &ctx)?)
 }

@@ -3,11 +3,9 @@
 mod arguments;
 mod backends;
 mod demo;
-mod gene_table;
 mod inspect;
 mod plan;
 mod plugins;
-mod result_file;
 mod run;
 mod simulate;
 mod terminal;

@@ -4,11 +4,12 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use zheng17::{RunPlan, Values};
+use zheng17::RunPlan;
+use zheng17::job;
 use zheng17_core::{Result, Shape};
 use zheng17_io::dataset::Dataset;
 
-use crate::arguments::{PlanArguments, WriteX};
+use crate::arguments::PlanArguments;
 use crate::run;
 use crate::terminal::{bytes, count, grouped, say};
 
@@ -20,12 +21,8 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<()> {
     let ctx = run::context(&arguments.recipe.resources, true)?;
     let params = run::params(&arguments.recipe)?;
     params.check()?;
-    let dataset = run::open(&arguments.input, arguments.matrix.options(), &arguments.recipe.resources.backend, &ctx)?;
-    let values = match arguments.write_x {
-        WriteX::Scaled => Values::Scaled,
-        WriteX::Lognorm => Values::Normalised,
-        WriteX::None => Values::None,
-    };
+    let dataset = job::open(&arguments.input, arguments.matrix.options(), &arguments.recipe.resources.backend, &ctx)?;
+    let values = arguments.write_x.values();
     let plan = zheng17::plan(&arguments.recipe.resources.backend, &dataset.source, &params, values, &ctx)?;
     let size = size_of_input(&arguments.input);
     if arguments.json {

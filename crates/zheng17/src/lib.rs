@@ -16,6 +16,7 @@
 mod choose;
 #[cfg(feature = "lazy")]
 mod estimate;
+pub mod job;
 #[cfg(feature = "lazy")]
 mod memory;
 #[cfg(feature = "lazy")]
@@ -26,8 +27,9 @@ mod plugins;
 pub use choose::{AUTO, Choice, choose};
 #[cfg(feature = "lazy")]
 pub use estimate::Estimate;
+pub use job::Values;
 #[cfg(feature = "lazy")]
-pub use plan::{RunPlan, Values, plan};
+pub use plan::{RunPlan, plan};
 #[cfg(feature = "plugins")]
 pub use plugins::load_plugin;
 pub use zheng17_core as core;

@@ -6,22 +6,12 @@ use zheng17_core::recipe::{Params, Statistics};
 use zheng17_core::{ChunkSource, Context, Result, SparseBackend as _};
 
 use crate::Choice;
+use crate::Values;
 use crate::choose::choose_for;
 use crate::memory::Memory;
 
 /// Bytes of a 32-bit value.
 const F32: u64 = 4;
-
-/// What will be in the output, for its size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Values {
-    /// The scaled values of all cells and selected genes, dense.
-    Scaled,
-    /// The values before scaling, sparse.
-    Normalised,
-    /// No values.
-    None,
-}
 
 /// What a run will do and take. All sizes are estimates, in bytes.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,25 +10,25 @@ use zheng17_io::dataset::Dataset;
 use zheng17_io::table::{ColumnData, Numbers, Table};
 use zheng17_io::write::{self, CreateOptions, H5adWriter, Place, UnsValue};
 
-use crate::arguments::WriteX;
+use super::Values;
 
 /// A file that is complete but for its name.
-pub(crate) struct Written {
-    pub(crate) writer: H5adWriter,
+pub(super) struct Written {
+    pub(super) writer: H5adWriter,
     /// What a user should know about the file.
-    pub(crate) notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 /// Writes the result of a run. The file gets its name by [`H5adWriter::finish`].
 ///
 /// # Errors
 /// Those of reading the matrix again and of writing.
-pub(crate) fn write(
+pub(super) fn write(
     output: &Path,
     options: &CreateOptions<'_>,
     dataset: &Dataset,
     outcome: &Outcome<AnyBackend>,
-    write_x: WriteX,
+    values: Values,
     backend: &str,
     ctx: &Context,
 ) -> Result<Written> {
@@ -39,19 +39,19 @@ pub(crate) fn write(
     writer.write_var(&var(&dataset.var, result, &mut notes))?;
 
     let n_genes = result.selected.len();
-    match write_x {
-        WriteX::Scaled => {
+    match values {
+        Values::Scaled => {
             let mut x = writer.dense(Place::X, result.cells.len(), n_genes, ValueKind::F32)?;
             outcome.scaled(ctx, &mut |_, rows| x.push(ValuesRef::F32(rows)))?;
             x.finish()?;
         }
-        WriteX::Lognorm => {
+        Values::Normalised => {
             let most_entries = (result.cells.len() * n_genes) as u64;
             let mut x = writer.csr(Place::X, n_genes, most_entries)?;
             outcome.normalised(ctx, &mut |chunk| x.push(chunk))?;
             x.finish()?;
         }
-        WriteX::None => {}
+        Values::None => {}
     }
     if let Some(pca) = &result.pca {
         let n_components = pca.n_components;
@@ -72,7 +72,7 @@ pub(crate) fn write(
         // scanpy leaves out the base of natural logarithms, which older releases then miss; e says the same.
         writer.write_uns("log1p", &UnsValue::dict([("base", E)].map(|(key, base)| (key, base.into()))))?;
     }
-    writer.write_uns("zheng17", &record(dataset, result, write_x, backend))?;
+    writer.write_uns("zheng17", &record(dataset, result, values, backend))?;
     let cells = Some(&result.cells[..]).filter(|cells| cells.len() < result.shape.n_cells);
     notes.extend(write::copy_rest(dataset, cells, &result.selected, &mut writer, ctx)?);
     Ok(Written { writer, notes })
@@ -110,7 +110,7 @@ fn set(table: &mut Table, table_name: &str, column: &str, values: Vec<f64>, note
 }
 
 /// What a user should know about a run.
-pub(crate) fn warnings(dataset: &Dataset, result: &RecipeResult) -> Vec<String> {
+pub(super) fn warnings(dataset: &Dataset, result: &RecipeResult) -> Vec<String> {
     // With --no-log, data that are logarithmised already are what the recipe wants.
     let of_file = (dataset.logged && result.params.log).then(|| {
         let location = &dataset.matrix.location;
@@ -120,12 +120,12 @@ pub(crate) fn warnings(dataset: &Dataset, result: &RecipeResult) -> Vec<String> 
 }
 
 /// What was done, for `uns["zheng17"]`.
-fn record(dataset: &Dataset, result: &RecipeResult, write_x: WriteX, backend: &str) -> UnsValue {
+fn record(dataset: &Dataset, result: &RecipeResult, values: Values, backend: &str) -> UnsValue {
     let params = &result.params;
     let mut parameters = vec![
         ("n_top_genes", UnsValue::Integer(params.n_top_genes as i64)),
         ("log", params.log.into()),
-        ("x", x_name(write_x).into()),
+        ("x", values.name().into()),
     ];
     if let Some(largest) = params.max_value {
         parameters.push(("max_value", largest.into()));
@@ -150,12 +150,4 @@ fn record(dataset: &Dataset, result: &RecipeResult, write_x: WriteX, backend: &s
         ("summary_sha256", result.digest.clone().into()),
         ("warnings", warnings.into()),
     ])
-}
-
-pub(crate) fn x_name(write_x: WriteX) -> &'static str {
-    match write_x {
-        WriteX::Scaled => "scaled",
-        WriteX::Lognorm => "lognorm",
-        WriteX::None => "none",
-    }
 }

@@ -8,14 +8,14 @@ use zheng17_io::table::Texts;
 use zheng17_io::write::TemporaryFile;
 
 /// Columns of the table. Fields are empty where a gene has no such number: it was removed, or its score is undefined.
-pub(crate) const HEADER: [&str; 10] =
+pub(super) const HEADER: [&str; 10] =
     ["name", "total", "kept", "mean", "variance", "dispersion", "bin", "score", "rank", "selected"];
 
 /// Writes the table. `names` has one name for each gene of the input.
 ///
 /// # Errors
 /// [`ErrorKind::System`](zheng17_core::ErrorKind::System).
-pub(crate) fn write(file: &mut TemporaryFile, names: &Texts, result: &RecipeResult) -> Result<()> {
+pub(super) fn write(file: &mut TemporaryFile, names: &Texts, result: &RecipeResult) -> Result<()> {
     let place = file.output().display().to_string();
     write_rows(&mut BufWriter::new(file), names, result).map_err(|error| Error::from(error).at(place))
 }
