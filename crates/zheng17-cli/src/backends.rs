@@ -4,7 +4,7 @@ use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{ContentArrangement, Table};
 use serde_json::json;
 use zheng17_core::Result;
-use zheng17_core::backend::Determinism;
+use zheng17_core::backend::{BackendEntry, Determinism, Origin};
 
 use crate::arguments::BackendsArguments;
 use crate::plugins;
@@ -20,10 +20,15 @@ const WIDTH: u16 = 100;
 pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
     plugins::load(&arguments.plugins, None)?;
     let registry = zheng17::registry()?;
-    let all = || registry.entries().iter().map(|entry| &entry.capabilities);
+    let replaced = |name: &str| {
+        let replaced = registry.replaced().iter().filter(move |entry| entry.capabilities.name == name);
+        replaced.map(|entry| entry.origin.to_string()).collect::<Vec<_>>()
+    };
     if arguments.json {
-        let list: Vec<_> = all()
-            .map(|backend| {
+        let list: Vec<_> = registry
+            .entries()
+            .iter()
+            .map(|BackendEntry { capabilities: backend, origin, .. }| {
                 json!({
                     "name": backend.name,
                     "description": backend.description,
@@ -32,6 +37,8 @@ pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
                     "out_of_core": backend.out_of_core,
                     "threads": backend.threads,
                     "devices": backend.devices,
+                    "origin": origin.to_string(),
+                    "in_place_of": replaced(&backend.name),
                 })
             })
             .collect();
@@ -41,7 +48,8 @@ pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
     table.set_header(["name", "threads", "beyond memory", "GPU", "scanpy-1.4", "result", "what it is"]);
-    for backend in all() {
+    let mut notes = Vec::new();
+    for BackendEntry { capabilities: backend, origin, .. } in registry.entries() {
         table.add_row([
             backend.name.as_str(),
             yes(backend.threads),
@@ -51,8 +59,14 @@ pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
             determinism(backend.determinism),
             backend.description.as_str(),
         ]);
+        let replaced = replaced(&backend.name);
+        if !matches!(origin, Origin::Explicit(_)) || !replaced.is_empty() {
+            let instead: Vec<String> =
+                replaced.iter().map(|other| format!(", in place of the one that is {other}")).collect();
+            notes.push(format!("{}: {origin}{}\n", backend.name, instead.concat()));
+        }
     }
-    say(&format!("{table}\n"))
+    say(&format!("{table}\n{}", notes.concat()))
 }
 
 fn determinism(determinism: Determinism) -> &'static str {

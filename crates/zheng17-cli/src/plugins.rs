@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zheng17_core::backend::Determinism;
+use zheng17_core::backend::{BackendEntry, Determinism, Origin};
 use zheng17_core::recipe::{self, Outcome, Params};
 use zheng17_core::{AnyBackend, ChunkSource, Context, Error, ErrorKind, Result};
 use zheng17_simulate::{Parameters, Simulation};
@@ -33,7 +33,7 @@ pub(crate) fn plugins(arguments: &PluginsArguments) -> Result<()> {
     }
 }
 
-/// Loads the plugins that were named, and, for a backend that there is not yet, those that are found.
+/// Loads the plugins that were named, and those that are found, unless a backend is asked for that is there without them.
 ///
 /// # Errors
 /// Those of [`zheng17::load_plugin`] for named ones, and of looking. Found ones that can't be loaded are warned of.
@@ -41,12 +41,13 @@ pub(crate) fn load(named: &[PathBuf], backend: Option<&str>) -> Result<()> {
     for plugin in named {
         zheng17::load_plugin(plugin)?;
     }
-    let there = match backend {
-        Some(backend) => backend == zheng17::AUTO || zheng17::registry()?.find(backend).is_ok(),
-        None => false,
-    };
-    if there {
-        return Ok(());
+    if let Some(backend) = backend {
+        let registry = zheng17::registry()?;
+        // A linked backend gives way to one that is found.
+        let is_there = |entry: &BackendEntry| !matches!(entry.origin, Origin::Linked(_));
+        if backend == zheng17::AUTO || registry.find(backend).is_ok_and(is_there) {
+            return Ok(());
+        }
     }
     for plugin in find()? {
         if let Err(error) = zheng17::load_plugin(&plugin) {

@@ -23,3 +23,6 @@ pub use error::{Error, ErrorKind, Result};
 pub use kernels::ChunkKernels;
 pub use matrix::{CsrBuffer, CsrView, Selection, Shape, Values, ValuesRef};
 pub use source::ChunkSource;
+
+#[doc(hidden)]
+pub use inventory;

@@ -17,8 +17,7 @@ use std::sync::atomic::AtomicU64;
 pub use budget::{MemoryPlan, WorkingMemory, default_memory, resident_memory, share_of_selected};
 use zheng17_core::backend::operations::{ReductionSums, check_concat, check_multiply, check_transform};
 use zheng17_core::backend::{
-    AnyBackend, BackendEntry, ChunkSink, Determinism, GRAM_BLOCK, Gram, Projection, Reduction, Registry, RowSink,
-    Transform,
+    BackendEntry, ChunkSink, Determinism, GRAM_BLOCK, Gram, Projection, Reduction, Registry, RowSink, Transform,
 };
 use zheng17_core::exact::{CountSummary, MomentPlan, MomentSummary};
 use zheng17_core::kernels::OutputPlan;
@@ -58,10 +57,7 @@ impl Default for Lazy {
 /// # Errors
 /// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) if the name is taken.
 pub fn register(registry: &mut Registry) -> Result<()> {
-    registry.register(BackendEntry {
-        capabilities: Lazy::default().capabilities,
-        create: Arc::new(|| Ok(AnyBackend::new(Lazy::default()))),
-    })
+    registry.register(BackendEntry::new(env!("CARGO_PKG_NAME"), Lazy::default))
 }
 
 /// A matrix that is computed when it is asked for.

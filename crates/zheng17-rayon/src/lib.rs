@@ -12,8 +12,8 @@ pub use matrix::{ChunkedMatrix, USUAL_CHUNK_ENTRIES, chunk_rows, estimated_entri
 pub use workers::Workers;
 use zheng17_core::backend::operations::{self, ReductionSums, check_concat, check_multiply, check_transform};
 use zheng17_core::backend::{
-    AnyBackend, BackendEntry, ChunkSink, DENSE_ROWS, Determinism, GRAM_BLOCK, Gram, Projection, Reduction, Registry,
-    RowSink, Transform,
+    BackendEntry, ChunkSink, DENSE_ROWS, Determinism, GRAM_BLOCK, Gram, Projection, Reduction, Registry, RowSink,
+    Transform,
 };
 use zheng17_core::exact::{CountSummary, MomentPlan, MomentSummary};
 use zheng17_core::kernels::OutputPlan;
@@ -54,10 +54,7 @@ impl Default for Rayon {
 /// # Errors
 /// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) if the name is taken.
 pub fn register(registry: &mut Registry) -> Result<()> {
-    registry.register(BackendEntry {
-        capabilities: Rayon::default().capabilities,
-        create: Arc::new(|| Ok(AnyBackend::new(Rayon::default()))),
-    })
+    registry.register(BackendEntry::new(env!("CARGO_PKG_NAME"), Rayon::default))
 }
 
 impl Rayon {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sprs::{CsMatI, CsMatViewI};
 use zheng17_core::backend::chunked::read_all;
 use zheng17_core::backend::operations::{check_concat, check_multiply, check_transform};
-use zheng17_core::backend::{AnyBackend, BackendEntry, ChunkSink, Determinism, Registry, Transform};
+use zheng17_core::backend::{BackendEntry, ChunkSink, Determinism, Registry, Transform};
 use zheng17_core::matrix::{CsrBuffer, GeneMap, Value, ValueKind};
 use zheng17_core::{
     Capabilities, ChunkSource, Context, CsrView, Error, Result, Selection, Shape, SparseBackend, Values, ValuesRef,
@@ -64,10 +64,7 @@ impl Default for Serial {
 /// # Errors
 /// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) if the name is taken.
 pub fn register(registry: &mut Registry) -> Result<()> {
-    registry.register(BackendEntry {
-        capabilities: Serial::default().capabilities,
-        create: Arc::new(|| Ok(AnyBackend::new(Serial::default()))),
-    })
+    registry.register(BackendEntry::new(env!("CARGO_PKG_NAME"), Serial::default))
 }
 
 impl SparseBackend for Serial {

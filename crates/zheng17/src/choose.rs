@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
+use zheng17_core::backend::AUTO;
 use zheng17_core::recipe::Params;
 use zheng17_core::{AnyBackend, ChunkSource, Context, Result};
 
 use crate::registry;
-
-/// The name that stands for the backend that suits.
-pub const AUTO: &str = "auto";
 
 /// A backend, and why it is this one.
 pub struct Choice {

@@ -24,7 +24,7 @@ mod plan;
 #[cfg(feature = "plugins")]
 mod plugins;
 
-pub use choose::{AUTO, Choice, choose};
+pub use choose::{Choice, choose};
 #[cfg(feature = "lazy")]
 pub use estimate::Estimate;
 pub use job::Values;
@@ -33,6 +33,7 @@ pub use plan::{RunPlan, plan};
 #[cfg(feature = "plugins")]
 pub use plugins::load_plugin;
 pub use zheng17_core as core;
+pub use zheng17_core::backend::AUTO;
 pub use zheng17_core::recipe::{self, Components, Outcome, Params, RecipeResult, RecipeVersion};
 pub use zheng17_core::{AnyBackend, Capabilities, Context, Error, ErrorKind, Result, SparseBackend};
 pub use zheng17_io as io;
@@ -42,37 +43,27 @@ use zheng17_core::backend::Registry;
 /// The backend that holds the matrix in memory, and the one to use where there is no choice.
 pub const DEFAULT_BACKEND: &str = if cfg!(feature = "rayon") { "rayon" } else { "serial" };
 
-/// All backends of this build, and the plugins that were loaded.
+/// All backends of this build, the plugins that were loaded, and the backends of packages that are linked in.
+///
+/// A package is linked in if the program names it: `use their_backend as _;`. [`Registry`] says who has a name that is taken.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`] if two backends have one name.
+/// [`ErrorKind::Usage`] if two backends have one name and neither gives way.
 pub fn registry() -> Result<Registry> {
+    let mut registry = built_in()?;
+    #[cfg(feature = "plugins")]
+    plugins::register(&mut registry)?;
+    registry.register_linked()?;
+    Ok(registry)
+}
+
+/// The backends that cargo features chose.
+fn built_in() -> Result<Registry> {
     let mut registry = Registry::default();
     #[cfg(feature = "rayon")]
     zheng17_rayon::register(&mut registry)?;
     #[cfg(feature = "lazy")]
     zheng17_lazy::register(&mut registry)?;
     zheng17_serial::register(&mut registry)?;
-    #[cfg(feature = "plugins")]
-    plugins::register(&mut registry)?;
     Ok(registry)
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn backends_of_this_feature_set() {
-        let registry = super::registry().expect("no two backends have one name");
-        let names: Vec<&str> = registry.entries().iter().map(|entry| entry.capabilities.name.as_str()).collect();
-        let mut expected = Vec::new();
-        if cfg!(feature = "rayon") {
-            expected.push("rayon");
-        }
-        if cfg!(feature = "lazy") {
-            expected.push("lazy");
-        }
-        expected.push("serial");
-        assert_eq!(names, expected);
-        assert_eq!(names[0], super::DEFAULT_BACKEND);
-    }
 }

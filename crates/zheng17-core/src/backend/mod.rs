@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub use any::{AnyBackend, AnyMatrix};
 pub use capabilities::{Capabilities, Determinism};
 pub use pca_sums::{GRAM_BLOCK, Gram, GramBuilder, Projection};
-pub use registry::{BackendEntry, Registry};
+pub use registry::{AUTO, BackendEntry, LinkedBackend, Origin, Registry};
 
 use crate::context::Context;
 use crate::error::Result;
