@@ -70,7 +70,7 @@ impl Dense {
         }
     }
 
-    fn add(&mut self, chunk: CsrView<'_>) {
+    pub(crate) fn add(&mut self, chunk: CsrView<'_>) {
         for row in 0..chunk.n_cells() {
             let values = chunk.row_values(row);
             for (at, &gene) in chunk.row_indices(row).iter().enumerate() {

@@ -3,7 +3,9 @@
 mod components;
 mod edges;
 mod golden;
+mod mistakes;
 mod operations;
+mod passes;
 mod real_files;
 mod recipes;
 mod reported;
@@ -17,6 +19,7 @@ use crate::suite::{Case, Requirement};
 /// All cases.
 pub fn cases() -> Vec<Case> {
     let groups = [
+        mistakes::cases(),
         operations::cases(),
         selections::cases(),
         summaries::cases(),

@@ -111,7 +111,7 @@ fn expect_moments(subject: &Subject, what: &str, input: &CsrBuffer, plan: &Momen
     Ok(())
 }
 
-fn totals(input: &CsrBuffer) -> Vec<f64> {
+pub(super) fn totals(input: &CsrBuffer) -> Vec<f64> {
     let dense = Dense::of(input);
     (0..dense.n_cells).map(|cell| dense.cell(cell).iter().sum()).collect()
 }
@@ -158,7 +158,7 @@ fn values_above_the_plan_do_not_overflow(subject: &Subject) -> Outcome {
 // gram, project, scaled, normalised
 
 /// A matrix of selected genes and a plan for it; gene 2 has no deviation.
-fn planned(input: &CsrBuffer, log: bool, max_value: Option<f64>) -> OutputPlan {
+pub(super) fn planned(input: &CsrBuffer, log: bool, max_value: Option<f64>) -> OutputPlan {
     let totals = totals(input);
     let cell_scale: Arc<[f64]> = totals.iter().map(|t| if *t > 0.0 { 50.0 / t } else { 0.0 }).collect();
     let mut plan = OutputPlan {

@@ -267,7 +267,7 @@ impl SparseBackend for Rayon {
 
     fn scaled_into(&self, matrix: &ChunkedMatrix, plan: &OutputPlan, ctx: &Context, out: &mut [f32]) -> Result<()> {
         operations::check_dense(matrix.shape(), out)?;
-        let n_genes = plan.n_genes().max(1);
+        let n_genes = plan.n_genes();
         // Each chunk has a part of the output to itself.
         let mut rest = out;
         let mut parts = Vec::with_capacity(matrix.n_chunks());
