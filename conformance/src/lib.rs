@@ -10,6 +10,7 @@ mod golden;
 mod inputs;
 mod npz;
 mod report;
+mod report_program;
 mod statement;
 mod suite;
 mod test_program;
@@ -22,6 +23,7 @@ use zheng17_core::{AnyBackend, Capabilities, Result};
 
 pub use cases::cases;
 pub use expectations::EXPECTATIONS;
+pub use report_program::{ReportArguments, report_program};
 pub use suite::{Case, Entry, Expectation, Outcome, Report, Requirement, Stop, Subject, Verdict, run_case, run_suite};
 pub use test_program::test_program;
 pub use tolerance::{Against, Quantity, Tolerance, compare, tolerance};

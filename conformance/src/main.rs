@@ -1,11 +1,14 @@
-//! Runs the suite on the backends of this build and says what came of it, as a table or as JSON.
+//! Runs the suite on the backends of this build, or on a plugin, and says what came of it, as a table or as JSON.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints")]
+#![allow(clippy::print_stderr, reason = "a program for the terminal")]
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use zheng17_conformance::{EXPECTATIONS, Subject, built_in, cases, run_suite};
+use zheng17_conformance::{ReportArguments, Subject, built_in, report_program};
+use zheng17_core::{Error, Result};
+use zheng17_plugin_host::LoadedPlugin;
 
 /// Runs the conformance suite.
 #[derive(Parser)]
@@ -14,48 +17,43 @@ struct Arguments {
     #[arg(long)]
     backend: Option<String>,
     /// Only this plugin, a shared library.
-    #[arg(long, conflicts_with = "backend")]
-    plugin: Option<std::path::PathBuf>,
-    /// Only cases whose name contains this.
-    #[arg(long)]
-    case: Option<String>,
-    /// The report as JSON.
-    #[arg(long)]
-    json: bool,
+    #[arg(long, conflicts_with_all = ["backend", "written"])]
+    plugin: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let subjects = match &arguments.plugin {
-        Some(path) => zheng17::load_plugin(path)
-            .and_then(|plugin| zheng17::registry()?.create(&plugin.name))
-            .map(|backend| vec![Subject::new(backend)]),
-        None => built_in(),
-    };
-    let mut subjects = match subjects {
-        Ok(subjects) => subjects,
+    let mut arguments = Arguments::parse();
+    match subjects(&mut arguments) {
+        Ok(subjects) => report_program(&subjects, &arguments.report),
         Err(error) => {
             eprintln!("{error}");
-            return ExitCode::from(error.kind().exit_code());
+            ExitCode::from(error.kind().exit_code())
         }
-    };
+    }
+}
+
+fn subjects(arguments: &mut Arguments) -> Result<Vec<Subject>> {
+    if let Some(path) = &arguments.plugin {
+        let (subject, written) = plugin(path)?;
+        arguments.report.written = Some(written);
+        return Ok(vec![subject]);
+    }
+    let mut subjects = built_in()?;
     if let Some(wanted) = &arguments.backend {
         let names: Vec<String> = subjects.iter().map(|subject| subject.name().to_owned()).collect();
         subjects.retain(|subject| subject.name() == wanted);
         if subjects.is_empty() {
-            eprintln!("there is no backend \"{wanted}\"; there is {}", names.join(", "));
-            return ExitCode::from(2);
+            return Err(Error::usage(format!("there is no backend \"{wanted}\"; there is {}", names.join(", "))));
         }
     }
-    let mut cases = cases();
-    if let Some(wanted) = &arguments.case {
-        cases.retain(|case| case.name.contains(wanted));
-    }
-    let report = run_suite(&cases, &subjects, EXPECTATIONS);
-    if arguments.json {
-        println!("{:#}", report.to_json());
-    } else {
-        print!("{}", report.to_table());
-    }
-    if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(subjects)
+}
+
+/// A plugin, and the functions that it has itself.
+fn plugin(path: &Path) -> Result<(Subject, Vec<String>)> {
+    let name = zheng17::load_plugin(path)?.name;
+    let written = LoadedPlugin::load(path)?.functions();
+    Ok((Subject::new(zheng17::registry()?.create(&name)?), written.into_iter().map(str::to_owned).collect()))
 }

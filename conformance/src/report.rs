@@ -39,6 +39,9 @@ impl Report {
         if self.backends().is_empty() {
             table.push_str("no case was run, which is a failure\n");
         }
+        for backend in self.backends().iter().filter(|backend| self.count(backend, "passed") == 0) {
+            let _ = writeln!(table, "no case passed on {backend}, which is a failure");
+        }
         table
     }
 

@@ -2,14 +2,29 @@
 
 use std::process::ExitCode;
 
+use clap::Parser as _;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::{EXPECTATIONS, Subject, Verdict, cases, run_case};
+use crate::{EXPECTATIONS, ReportArguments, Subject, Verdict, cases, report_program, run_case};
+
+/// The test program when it is asked for a report: `cargo test --test conformance -- --report`.
+#[derive(clap::Parser)]
+struct Report {
+    /// Runs the suite as one, and prints a report.
+    #[arg(long)]
+    report: bool,
+    #[command(flatten)]
+    arguments: ReportArguments,
+}
 
 /// Runs every case on every backend, as tests that can be named and filtered; for the `main` of a test with `harness = false`.
 ///
-/// What a backend says it lacks is shown as ignored, and so counted. No backend is a failure.
+/// What a backend says it lacks is shown as ignored, and so counted. No backend is a failure. With `--report` it prints a table, or
+/// with `--json` too a text for programs, as [`report_program`] does.
 pub fn test_program(subjects: Vec<Subject>) -> ExitCode {
+    if std::env::args().any(|argument| argument == "--report") {
+        return report_program(&subjects, &Report::parse().arguments);
+    }
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     for subject in subjects {

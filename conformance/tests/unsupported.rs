@@ -1,16 +1,25 @@
-//! What each backend of this build says it can't do, written down: a backend that comes to support less is seen.
+//! What each backend of this build, and each example plugin, says it can't do, written down: a backend that comes to support less is seen.
 
 use std::path::Path;
 
-use zheng17_conformance::{built_in, cases};
+use zheng17_conformance::{Subject, built_in, cases};
+use zheng17_core::AnyBackend;
+use zheng17_plugin_host::LoadedPlugin;
+use zheng17_test_support::{compile_plugin, example_in_c, example_in_rust};
 
 #[test]
 fn unsupported_cases_of_each_backend() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut subjects = built_in().expect("the backends of this build");
+    for library in [example_in_rust(), compile_plugin(&example_in_c(), &[], folder.path())] {
+        let backend = LoadedPlugin::load(&library).and_then(|plugin| plugin.backend()).expect("an example");
+        subjects.push(Subject::new(AnyBackend::new(backend)));
+    }
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("golden"));
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    for subject in built_in().expect("the backends of this build") {
+    for subject in subjects {
         let unsupported: Vec<String> = cases()
             .iter()
             .filter(|case| !case.requires.iter().all(|needed| needed.is_met_by(subject.capabilities())))

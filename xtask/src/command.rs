@@ -14,6 +14,11 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 /// Runs a command to its end; anything but success is an error.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     println!("$ {}", words(command));
+    run_quietly(command)
+}
+
+/// As [`run`], without a word unless it fails.
+pub(crate) fn run_quietly(command: &mut Command) -> Result<(), String> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{}: {status}", words(command))),

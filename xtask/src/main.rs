@@ -4,7 +4,9 @@
 
 mod bench;
 mod command;
+mod conformance;
 mod libhdf5;
+mod new_plugin;
 mod python;
 mod test;
 
@@ -30,17 +32,9 @@ enum Task {
         full: bool,
     },
     /// Run the conformance suite alone.
-    Conformance {
-        /// Only this backend.
-        #[arg(long)]
-        backend: Option<String>,
-        /// Only this plugin, a shared library.
-        #[arg(long, conflicts_with = "backend")]
-        plugin: Option<PathBuf>,
-        /// Print the report as JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Conformance(conformance::ConformanceArguments),
+    /// Make a plugin that compiles and passes the suite, to write yours in: plugins/NAME, or FOLDER/NAME outside of this workspace.
+    NewPlugin(new_plugin::NewPluginArguments),
     /// Measure speed and memory beside scanpy; print tables.
     ///
     /// Inputs are simulated into target/bench and kept; all of them and the largest outputs take some 20 GB. The machine should
@@ -51,7 +45,8 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test { full } => test::run(full),
-        Task::Conformance { backend, plugin, json } => test::conformance(backend.as_deref(), plugin.as_deref(), json),
+        Task::Conformance(arguments) => conformance::run(&arguments),
+        Task::NewPlugin(arguments) => new_plugin::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::command::{self, cargo, run_looking};
 use crate::{libhdf5, python};
@@ -17,24 +17,6 @@ pub(crate) fn run(full: bool) -> Result<(), String> {
     tally.test(&["test", "--workspace", "--doc"])?;
     tally.test_libhdf5(full)?;
     tally.finish(full)
-}
-
-/// Runs the conformance suite alone.
-pub(crate) fn conformance(backend: Option<&str>, plugin: Option<&Path>, json: bool) -> Result<(), String> {
-    let mut arguments = vec!["run", "--quiet", "--package", "zheng17-conformance", "--"];
-    if let Some(backend) = backend {
-        arguments.extend(["--backend", backend]);
-    }
-    if json {
-        arguments.push("--json");
-    }
-    let mut command = cargo(&arguments);
-    if let Some(plugin) = plugin {
-        let full = plugin.canonicalize().map_err(|error| format!("{}: {error}", plugin.display()))?;
-        command.arg("--plugin").arg(full);
-    }
-    let status = command.status().map_err(|error| error.to_string())?;
-    if status.success() { Ok(()) } else { Err("the conformance suite did not pass".to_owned()) }
 }
 
 fn run_checks() -> Result<(), String> {

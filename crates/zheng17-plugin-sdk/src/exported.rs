@@ -12,6 +12,27 @@ use zheng17_core::matrix::{CsrBuffer, CsrView, GeneMap, ValueKind, Values, Value
 use zheng17_core::{ChunkKernels, Error, ErrorKind, Result};
 use zheng17_plugin_abi as abi;
 
+/// Which methods of [`ChunkKernels`] a plugin exports.
+#[derive(Debug, Clone, Copy)]
+#[allow(clippy::struct_excessive_bools, reason = "a yes or no for each method")]
+pub struct Functions {
+    /// Whether `fold_counts` is.
+    pub fold_counts: bool,
+    /// Whether `fold_moments` is.
+    pub fold_moments: bool,
+    /// Whether `select_into` is.
+    pub select_into: bool,
+    /// Whether `affine_into` is.
+    pub affine_into: bool,
+}
+
+impl Functions {
+    /// All of them.
+    pub const ALL: Self = Self { fold_counts: true, fold_moments: true, select_into: true, affine_into: true };
+    /// None.
+    pub const NONE: Self = Self { fold_counts: false, fold_moments: false, select_into: false, affine_into: false };
+}
+
 /// The description of a plugin with these kernels. Both texts end with a 0.
 ///
 /// # Panics
@@ -20,6 +41,7 @@ pub const fn plugin<K: ChunkKernels + 'static>(
     name: &'static str,
     description: &'static str,
     flags: u32,
+    functions: Functions,
     create: abi::Create,
 ) -> abi::Plugin {
     assert!(matches!(name.as_bytes().last(), Some(0)) && matches!(description.as_bytes().last(), Some(0)));
@@ -32,10 +54,10 @@ pub const fn plugin<K: ChunkKernels + 'static>(
         description: description.as_ptr().cast(),
         create,
         destroy: Some(destroy::<K>),
-        fold_counts: Some(fold_counts::<K>),
-        fold_moments: Some(fold_moments::<K>),
-        select: Some(select::<K>),
-        scale: Some(scale::<K>),
+        fold_counts: if functions.fold_counts { Some(fold_counts::<K>) } else { None },
+        fold_moments: if functions.fold_moments { Some(fold_moments::<K>) } else { None },
+        select: if functions.select_into { Some(select::<K>) } else { None },
+        scale: if functions.affine_into { Some(scale::<K>) } else { None },
     }
 }
 

@@ -17,6 +17,9 @@
 //! }
 //! ```
 //!
+//! With `functions: [fold_counts]` before `kernels` only the methods in the list are exported, and the host does the others with its
+//! own, which are as right and faster than the specification.
+//!
 //! A panic is caught and becomes an error of the host. In `fold_moments` and `affine_into` the cells of a chunk are numbered from
 //! 0, and the plan has the cells of this chunk alone; in the other two they have their place in the whole matrix.
 
@@ -33,13 +36,15 @@ pub use zheng17_plugin_abi::{self as abi, FLAG_CONCURRENT, FLAG_SAME_BITS_UP_TO_
 /// Exports chunk kernels as the plugin of this library. Once in a library.
 ///
 /// `name` is what users choose the backend by; `flags` are `FLAG_*`, added, or 0; `create` makes the `kernels`: a
-/// function, or a closure that captures nothing, that gives `Result<Kernels>`.
+/// function, or a closure that captures nothing, that gives `Result<Kernels>`. `functions` lists the methods to export; without it all
+/// are.
 #[macro_export]
 macro_rules! export_plugin {
     (
         name: $name:literal,
         description: $description:literal,
         flags: $flags:expr,
+        $(functions: [$($function:ident),+ $(,)?],)?
         kernels: $kernels:ty,
         create: $create:expr $(,)?
     ) => {
@@ -62,9 +67,19 @@ macro_rules! export_plugin {
                 concat!($name, "\0"),
                 concat!($description, "\0"),
                 $flags,
+                $crate::export_plugin!(@functions $($($function)+)?),
                 Some(create_behind_the_interface),
             );
             &raw const PLUGIN
         }
     };
+    (@functions) => {
+        $crate::exported::Functions::ALL
+    };
+    (@functions $($function:ident)+) => {{
+        // All of them may be there, and then nothing is left of the others.
+        let mut functions = $crate::exported::Functions::NONE;
+        $(functions.$function = true;)+
+        functions
+    }};
 }

@@ -92,14 +92,22 @@ pub fn example_in_c() -> PathBuf {
 /// # Panics
 /// If that fails.
 pub fn example_in_rust() -> PathBuf {
+    plugin_in_rust("zheng17-example-dynamic")
+}
+
+/// Builds a plugin in Rust, a package of this workspace, beside the tests that use it.
+///
+/// # Panics
+/// If that fails.
+pub fn plugin_in_rust(package: &str) -> PathBuf {
     let program = std::env::current_exe().ok();
     // A test program lies in target/PROFILE/deps.
     let target = program.as_ref().and_then(|program| program.ancestors().nth(3));
     let Some(target) = target else { panic!("this test program is in no target folder") };
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-    command.args(["build", "--quiet", "--package", "zheng17-example-dynamic", "--target-dir"]).arg(target);
-    assert!(command.status().is_ok_and(|status| status.success()), "the example plugin could not be built");
+    command.args(["build", "--quiet", "--package", package, "--target-dir"]).arg(target);
+    assert!(command.status().is_ok_and(|status| status.success()), "{package} could not be built");
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    target.join("debug").join(format!("{prefix}zheng17_example_dynamic{suffix}"))
+    target.join("debug").join(format!("{prefix}{}{suffix}", package.replace('-', "_")))
 }

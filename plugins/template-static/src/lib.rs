@@ -33,7 +33,7 @@ impl ChunkKernels for Kernels {
 pub fn backend() -> KernelBackend<Kernels> {
     let capabilities = Capabilities {
         name: "template-static".to_owned(),
-        description: "a template of a backend that programs link".to_owned(),
+        description: "a backend that programs link".to_owned(),
         determinism: Determinism::SameBits,
         ordered_fold: true,
         out_of_core: false,

@@ -1,0 +1,48 @@
+//! The program that runs the suite: what it says of a plugin that is half written, and that nothing run is a failure.
+
+use std::path::Path;
+use std::process::Command;
+
+use zheng17_test_support::{compile_plugin, example_in_c};
+
+/// Success, and what was printed.
+fn conformance(arguments: &[&str], plugin: Option<&Path>) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zheng17-conformance"));
+    command.args(arguments);
+    if let Some(plugin) = plugin {
+        command.arg("--plugin").arg(plugin);
+    }
+    let output = command.output().expect("the program runs");
+    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_report_on_a_plugin_says_what_to_write_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = compile_plugin(&example_in_c(), &[], folder.path());
+    let (good, said) = conformance(&["--case", "select"], Some(&library));
+    assert!(good && said.contains("\nexample-c "), "{said}");
+    assert!(
+        said.contains("not yet written, so done without the backend: scale (in Rust affine_into), fold_moments"),
+        "{said}"
+    );
+    assert!(said.contains("write scale next"), "{said}");
+
+    let (good, said) = conformance(&["--json", "--case", "select"], Some(&library));
+    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert!(good && report["good"] == true);
+    assert_eq!(report["not_written"], serde_json::json!(["scale", "fold_moments"]));
+    assert!(report["backends"]["example-c"]["passed"].as_u64() > Some(0));
+}
+
+#[test]
+fn no_case_is_a_failure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = compile_plugin(&example_in_c(), &[], folder.path());
+    for plugin in [None, Some(library.as_path())] {
+        let (good, said) = conformance(&["--case", "there is no such case"], plugin);
+        assert!(!good && said.contains("no case was run, which is a failure"), "{said}");
+        let (good, said) = conformance(&["--json", "--case", "there is no such case"], plugin);
+        assert!(!good && said.contains("\"good\": false"), "{said}");
+    }
+}
