@@ -14,6 +14,7 @@ pub mod exact;
 pub mod kernels;
 pub mod log1p;
 pub mod matrix;
+pub mod numbers;
 pub mod recipe;
 pub mod source;
 

@@ -8,6 +8,7 @@ use crate::backend::ChunkSink;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::matrix::{CsrBuffer, CsrView, Shape, Value, ValueKind, Values, ValuesRef, check_row_pointers};
+use crate::numbers::smallest_values;
 
 /// A matrix of cells × genes that can be read by ranges of cells, again and again, from several threads.
 pub trait ChunkSource: Send + Sync {
@@ -189,8 +190,13 @@ impl CheckedSource {
         };
         match complaint {
             Some(complaint) => Err(Error::input(complaint).at(inner.name())),
-            None => Ok(Self { inner, duplicates: AtomicU64::new(0), counted: Mutex::default() }),
+            None => Ok(Self::of_part(inner)),
         }
+    }
+
+    /// Checks what `inner` reads, for sources that have only a part of the cells: any number of them may be too few by itself.
+    pub fn of_part(inner: Arc<dyn ChunkSource>) -> Self {
+        Self { inner, duplicates: AtomicU64::new(0), counted: Mutex::default() }
     }
 
     /// How many entries were summed into another of the same row and column, so far.
@@ -484,17 +490,6 @@ pub fn for_each_chunk(source: &dyn ChunkSource, ctx: &Context, f: &mut ChunkSink
         ctx.progress.advance(cells.len());
     }
     Ok(())
-}
-
-/// Values as the smallest kind that holds all of them exactly: `f32` where possible.
-///
-/// Readers use it for integers and doubles that are counts.
-pub fn smallest_values(values: &[f64]) -> Values {
-    if values.iter().all(|&x| f64::from(x as f32) == x || x.is_nan()) {
-        Values::F32(values.iter().map(|&x| x as f32).collect())
-    } else {
-        Values::F64(values.to_vec())
-    }
 }
 
 impl From<ValuesRef<'_>> for Values {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use zheng17_core::source::smallest_values;
+use zheng17_core::numbers::smallest_values;
 use zheng17_core::{CsrBuffer, CsrView, Result, ValuesRef};
 
 /// The last bands: one, and the one before it, for some threads may be a little behind the others.

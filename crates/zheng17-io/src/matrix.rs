@@ -263,7 +263,7 @@ impl SparseRows {
             }
             Values::F64(values) => {
                 let kept: Vec<f64> = kept.into_iter().map(|at| values[at]).collect();
-                out.values.extend(zheng17_core::source::smallest_values(&kept).as_ref());
+                out.values.extend(zheng17_core::numbers::smallest_values(&kept).as_ref());
             }
         }
         Ok(())

@@ -39,7 +39,7 @@ fn chunk() -> impl Strategy<Value = CsrBuffer> {
             chunk.end_row();
         }
         if let Values::F64(values) = &chunk.values {
-            chunk.values = zheng17_core::source::smallest_values(values);
+            chunk.values = zheng17_core::numbers::smallest_values(values);
         }
         chunk
     })

@@ -59,6 +59,14 @@ impl<B: SparseBackend> Outcome<B> {
         })
     }
 
+    /// Shows the raw counts of the result's cells and selected genes, in cell order. See [`SparseBackend::visit`].
+    ///
+    /// # Errors
+    /// Those of reading and of `sink`.
+    pub fn visit(&self, ctx: &Context, sink: &mut ChunkSink<'_>) -> Result<()> {
+        self.backend.visit(&self.matrix, ctx, sink)
+    }
+
     /// How the matrix of selected genes came about and what was done with it, for people. See [`SparseBackend::explain`].
     pub fn explain(&self) -> Option<String> {
         self.backend.explain(&self.matrix)

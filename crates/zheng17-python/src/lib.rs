@@ -1,0 +1,39 @@
+//! The part of the Python package that is in Rust: `zheng17._zheng17`. What users see is in `python/zheng17`.
+//!
+//! Matrices of scipy and numpy are read where they are; long work runs on threads of its own, without the interpreter's lock.
+
+#![allow(unsafe_code, reason = "reads and fills the memory of numpy's arrays; each block says why it is sound")]
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::type_complexity,
+    reason = "signatures are what Python hands over and takes"
+)]
+
+mod arrays;
+mod call;
+mod chunks;
+mod errors;
+mod files;
+mod recipe;
+mod sources;
+
+use pyo3::prelude::*;
+
+/// The native half of zheng17.
+#[pymodule(name = "_zheng17")]
+mod native {
+    #[pymodule_export]
+    use crate::chunks::{Moments, Planner, Scaling, Summary, check, moments, select, summarize};
+    #[pymodule_export]
+    use crate::files::{backends, load_plugin, plan, run};
+    #[pymodule_export]
+    use crate::recipe::recipe;
+    #[pymodule_export]
+    use crate::sources::Source;
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
