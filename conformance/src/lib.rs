@@ -16,10 +16,13 @@ mod suite;
 mod test_program;
 mod tolerance;
 
+use std::path::Path;
+
 use zheng17_core::backend::Determinism;
 use zheng17_core::backend::chunked::KernelBackend;
 use zheng17_core::kernels::ScalarKernels;
 use zheng17_core::{AnyBackend, Capabilities, Result};
+use zheng17_plugin_host::LoadedPlugin;
 
 pub use cases::cases;
 pub use expectations::EXPECTATIONS;
@@ -38,6 +41,15 @@ pub fn built_in() -> Result<Vec<Subject>> {
         registry.entries().iter().map(|entry| (entry.create)()).collect::<Result<_>>()?;
     backends.push(AnyBackend::new(chunked()));
     Ok(backends.into_iter().map(Subject::new).collect())
+}
+
+/// A plugin, loaded from a shared library, and the functions that it has itself.
+///
+/// # Errors
+/// Those of loading it.
+pub fn plugin(path: &Path) -> Result<(Subject, Vec<&'static str>)> {
+    let name = zheng17::load_plugin(path)?.name;
+    Ok((Subject::new(zheng17::registry()?.create(&name)?), LoadedPlugin::load(path)?.functions()))
 }
 
 /// Core's backend of chunk kernels, with the scalar ones.

@@ -2,13 +2,12 @@
 
 #![allow(clippy::print_stderr, reason = "a program for the terminal")]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use zheng17_conformance::{ReportArguments, Subject, built_in, report_program};
+use zheng17_conformance::{ReportArguments, Subject, built_in, plugin, report_program};
 use zheng17_core::{Error, Result};
-use zheng17_plugin_host::LoadedPlugin;
 
 /// Runs the conformance suite.
 #[derive(Parser)]
@@ -37,7 +36,7 @@ fn main() -> ExitCode {
 fn subjects(arguments: &mut Arguments) -> Result<Vec<Subject>> {
     if let Some(path) = &arguments.plugin {
         let (subject, written) = plugin(path)?;
-        arguments.report.written = Some(written);
+        arguments.report.written = Some(written.into_iter().map(str::to_owned).collect());
         return Ok(vec![subject]);
     }
     let mut subjects = built_in()?;
@@ -49,11 +48,4 @@ fn subjects(arguments: &mut Arguments) -> Result<Vec<Subject>> {
         }
     }
     Ok(subjects)
-}
-
-/// A plugin, and the functions that it has itself.
-fn plugin(path: &Path) -> Result<(Subject, Vec<String>)> {
-    let name = zheng17::load_plugin(path)?.name;
-    let written = LoadedPlugin::load(path)?.functions();
-    Ok((Subject::new(zheng17::registry()?.create(&name)?), written.into_iter().map(str::to_owned).collect()))
 }

@@ -2,18 +2,15 @@
 
 use std::process::ExitCode;
 
-use zheng17_conformance::{Subject, test_program};
-use zheng17_core::AnyBackend;
-use zheng17_plugin_host::LoadedPlugin;
+use zheng17_conformance::{plugin, test_program};
 use zheng17_test_support::{compile_plugin, example_in_c, example_in_rust, plugin_in_rust};
 
 fn main() -> ExitCode {
     let Ok(folder) = tempfile::tempdir() else { panic!("no folder for the example in C") };
     let template = plugin_in_rust("zheng17-template-dynamic");
     let libraries = [example_in_rust(), template, compile_plugin(&example_in_c(), &[], folder.path())];
-    let backend = |library| LoadedPlugin::load(library).and_then(|plugin| plugin.backend());
-    let subjects = libraries.iter().map(|library| match backend(library) {
-        Ok(backend) => Subject::new(AnyBackend::new(backend)),
+    let subjects = libraries.iter().map(|library| match plugin(library) {
+        Ok((subject, _)) => subject,
         Err(error) => panic!("{error}"),
     });
     test_program(subjects.collect())

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use zheng17_conformance::{Subject, built_in, cases};
-use zheng17_core::AnyBackend;
-use zheng17_plugin_host::LoadedPlugin;
+use zheng17_conformance::{built_in, cases, plugin};
 use zheng17_test_support::{compile_plugin, example_in_c, example_in_rust};
 
 #[test]
@@ -12,8 +10,7 @@ fn unsupported_cases_of_each_backend() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut subjects = built_in().expect("the backends of this build");
     for library in [example_in_rust(), compile_plugin(&example_in_c(), &[], folder.path())] {
-        let backend = LoadedPlugin::load(&library).and_then(|plugin| plugin.backend()).expect("an example");
-        subjects.push(Subject::new(AnyBackend::new(backend)));
+        subjects.push(plugin(&library).expect("an example").0);
     }
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("golden"));

@@ -168,3 +168,15 @@ fn add_member(name: &str, root: &Path) -> Result<(), String> {
 fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn no_plugin_is_called_like_a_backend_of_this_build() {
+        let registry = zheng17::registry().expect("backends");
+        for entry in registry.entries() {
+            let name = entry.capabilities.name.as_str();
+            assert!(super::RESERVED.contains(&name), "{name}");
+        }
+    }
+}

@@ -27,9 +27,12 @@
 
 pub mod exported;
 
-pub use zheng17_core::exact::{CountSummary, MomentPlan, MomentSummary};
+pub use zheng17_core::exact::{
+    Arithmetic, CountFacts, CountSummary, GeneCounts, GeneMoments, MomentPlan, MomentSummary,
+};
 pub use zheng17_core::kernels::{OutputPlan, ScalarKernels};
-pub use zheng17_core::matrix::{CsrBuffer, CsrView, GeneMap};
+pub use zheng17_core::log1p::log1p;
+pub use zheng17_core::matrix::{CsrBuffer, CsrView, GeneMap, ValueKind, Values, ValuesRef};
 pub use zheng17_core::{ChunkKernels, Error, ErrorKind, Result};
 pub use zheng17_plugin_abi::{self as abi, FLAG_CONCURRENT, FLAG_SAME_BITS_UP_TO_LOG};
 
