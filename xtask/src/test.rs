@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::command::{self, cargo, run_looking};
 use crate::{libhdf5, python};
@@ -16,6 +17,7 @@ pub(crate) fn run(full: bool) -> Result<(), String> {
     tally.test(&["test", "--workspace", "--all-targets"])?;
     tally.test(&["test", "--workspace", "--doc"])?;
     tally.test_libhdf5(full)?;
+    tally.test_python_package()?;
     tally.finish(full)
 }
 
@@ -82,12 +84,7 @@ impl Tally {
     /// Tests that the system's libhdf5, an option of the build, gives what our own reader gives.
     fn test_libhdf5(&mut self, full: bool) -> Result<(), String> {
         if !full {
-            let mut list = std::fs::OpenOptions::new().append(true).open(&self.skipped_list);
-            let written = list.as_mut().map_err(|error| error.to_string())?;
-            writeln!(written, "libhdf5\truns with --full").map_err(|error| error.to_string())?;
-            // What is recorded counts as a test that returned early.
-            self.passed += 1;
-            return Ok(());
+            return self.skip("libhdf5", "runs with --full");
         }
         libhdf5::install()?;
         let package = ["--package", "zheng17-io", "--features", "libhdf5"];
@@ -102,6 +99,60 @@ impl Tally {
         let tests = ["layouts", "odd_files", "real_files", "copy_rest", "write_h5ad", "write_tenx"];
         let tests = tests.iter().flat_map(|test| ["--test", test]);
         self.test(&["test"].into_iter().chain(package).chain(tests).collect::<Vec<_>>())
+    }
+
+    /// Tests the Python package as `pip install` makes it, with the newest scanpy and with older ones.
+    fn test_python_package(&mut self) -> Result<(), String> {
+        let Some(newest) = self.python.clone() else {
+            return self.skip("zheng17-python", "runs with --full");
+        };
+        let wheel = python::wheel(&newest)?;
+        python::install(&newest, &wheel)?;
+        self.pytest(&newest, &[])?;
+        for (version, packages) in python::OLDER_SCANPY {
+            match python::with_scanpy(&newest, version, packages) {
+                Ok(older) => {
+                    python::install(&older, &wheel)?;
+                    self.pytest(&older, &["-m", "scanpy"])?;
+                }
+                Err(error) => self.skip(&format!("zheng17-python with scanpy {version}"), &error)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn pytest(&mut self, python: &Path, arguments: &[&str]) -> Result<(), String> {
+        let tests = crate::root().join("crates/zheng17-python/tests");
+        let mut command = Command::new(python);
+        // -B: nothing is left in the source folders. The tests import what was installed, from anywhere else.
+        command.args(["-B", "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]).args(arguments).arg(&tests);
+        let mut lines = Vec::new();
+        let outcome =
+            run_looking(command.current_dir(crate::root().join("target")), &mut |line| lines.push(line.to_owned()));
+        let mut ended = Ended::default();
+        for line in lines {
+            ended.look(&line);
+        }
+        for (place, why) in &ended.skipped {
+            self.skip(place, why)?;
+        }
+        self.passed += ended.passed;
+        self.failed += ended.failed;
+        match outcome {
+            Err(error) if ended.failed == 0 => Err(error),
+            _ if ended.passed == 0 => Err("no test of the Python package ran".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lists something as skipped.
+    fn skip(&mut self, what: &str, why: &str) -> Result<(), String> {
+        let mut list = std::fs::OpenOptions::new().append(true).open(&self.skipped_list);
+        let written = list.as_mut().map_err(|error| error.to_string())?;
+        writeln!(written, "{what}\t{why}").map_err(|error| error.to_string())?;
+        // What is recorded counts as a test that returned early.
+        self.passed += 1;
+        Ok(())
     }
 
     /// Reads one line of a test runner.
@@ -149,5 +200,57 @@ impl Tally {
             return Err("a test that needs Python was skipped".to_owned());
         }
         Ok(())
+    }
+}
+
+/// What pytest said at its end.
+#[derive(Default)]
+struct Ended {
+    passed: u64,
+    failed: u64,
+    /// Where, and why.
+    skipped: Vec<(String, String)>,
+}
+
+impl Ended {
+    /// Reads one line: a skipped test with its reason, or the counts.
+    fn look(&mut self, line: &str) {
+        let skipped = line.strip_prefix("SKIPPED [").and_then(|line| line.split_once("] ")?.1.split_once(": "));
+        if let Some((place, why)) = skipped {
+            self.skipped.push((place.to_owned(), why.to_owned()));
+            return;
+        }
+        let words: Vec<&str> = line.trim_matches('=').split([' ', ',']).filter(|word| !word.is_empty()).collect();
+        if !words.windows(2).any(|pair| pair[0] == "in" && pair[1].ends_with('s')) {
+            return;
+        }
+        for pair in words.windows(2) {
+            match (pair[0].parse::<u64>(), pair[1]) {
+                (Ok(number), "passed") => self.passed = number,
+                // An error is a test that did not get as far as failing.
+                (Ok(number), "failed" | "error" | "errors") => self.failed += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ended;
+
+    #[test]
+    fn counts_of_pytest_are_read() {
+        let mut ended = Ended::default();
+        for line in [
+            "..s.F                                                      [100%]",
+            "SKIPPED [2] ../tests/test_recipe.py:12: needs the folder shared/: beside the repository",
+            "FAILED ../tests/test_recipe.py::test_that - assert 1 == 2",
+            "=== 1 failed, 31 passed, 2 skipped, 7 warnings, 1 error in 12.34s (0:01:40) ===",
+        ] {
+            ended.look(line);
+        }
+        assert_eq!((ended.passed, ended.failed), (31, 2));
+        assert_eq!(ended.skipped[0].1, "needs the folder shared/: beside the repository");
     }
 }
