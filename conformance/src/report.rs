@@ -10,7 +10,7 @@ use crate::suite::{Entry, Report};
 const WORDS: [&str; 5] = ["passed", "failed", "failed as expected", "skipped", "unsupported"];
 
 impl Report {
-    /// Whether every backend ran at least one case to its end and none failed.
+    /// Whether every backend passed at least one case and none failed.
     pub fn is_good(&self) -> bool {
         let backends = self.backends();
         !backends.is_empty()
@@ -84,5 +84,86 @@ impl Report {
 
     fn count(&self, backend: &str, word: &str) -> usize {
         self.entries.iter().filter(|entry| entry.backend == backend && entry.verdict.word() == word).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::suite::Verdict;
+
+    fn report(verdicts: &[(&str, Verdict)]) -> Report {
+        let entry = |(at, (backend, verdict)): (usize, &(&str, Verdict))| Entry {
+            backend: (*backend).to_owned(),
+            case: format!("group::case_{at}"),
+            verdict: verdict.clone(),
+            time: Duration::from_millis(250),
+        };
+        Report { entries: verdicts.iter().enumerate().map(entry).collect() }
+    }
+
+    fn every_verdict() -> [(&'static str, Verdict); 6] {
+        [
+            ("mine", Verdict::Passed),
+            ("mine", Verdict::Failed("found 1, expected 2".to_owned())),
+            ("mine", Verdict::FailedAsExpected("it is known".to_owned())),
+            ("mine", Verdict::Skipped("needs a file".to_owned())),
+            ("mine", Verdict::Unsupported("ordered fold".to_owned())),
+            ("other", Verdict::Passed),
+        ]
+    }
+
+    #[test]
+    fn table_counts_every_ending_and_names_what_did_not_pass() {
+        let table = report(&every_verdict()).to_table();
+        let lines: Vec<String> =
+            table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(
+            lines,
+            [
+                "backend passed failed failed as expected skipped unsupported",
+                "mine 1 1 1 1 1",
+                "other 1 0 0 0 0",
+                "failed: mine::group::case_1: found 1, expected 2",
+                "failed as expected: mine::group::case_2: it is known",
+                "skipped: mine::group::case_3: needs a file",
+                "unsupported: mine::group::case_4: ordered fold",
+            ]
+        );
+    }
+
+    #[test]
+    fn json_has_every_count_and_every_case() {
+        let json = report(&every_verdict()).to_json();
+        let counts = |passed, rest: u64| {
+            json!({
+                "passed": passed, "failed": rest, "failed as expected": rest, "skipped": rest, "unsupported": rest,
+            })
+        };
+        assert_eq!(json["good"], false);
+        assert_eq!(json["backends"], json!({"mine": counts(1, 1), "other": counts(1, 0)}));
+        assert_eq!(json["cases"].as_array().map(Vec::len), Some(6));
+        assert_eq!(
+            json["cases"][4],
+            json!({
+                "backend": "mine", "case": "group::case_4", "verdict": "unsupported", "detail": "ordered fold",
+                "seconds": 0.25,
+            })
+        );
+    }
+
+    #[test]
+    fn nothing_passed_is_a_failure_and_says_so() {
+        let [passed, failed, as_expected, skipped, unsupported, _] = every_verdict();
+        assert!(!report(&[]).is_good());
+        assert!(report(&[]).to_table().contains("no case was run, which is a failure"));
+        let nothing = report(&[skipped.clone(), unsupported.clone(), ("other", Verdict::Passed)]);
+        assert!(!nothing.is_good());
+        assert!(nothing.to_table().ends_with("no case passed on mine, which is a failure\n"));
+        assert!(report(&[passed.clone(), as_expected.clone(), skipped, unsupported]).is_good());
+        assert!(!report(&[as_expected]).is_good());
+        assert!(!report(&[passed, failed]).is_good());
     }
 }

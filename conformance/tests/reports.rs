@@ -46,3 +46,25 @@ fn no_case_is_a_failure() {
         assert!(!good && said.contains("\"good\": false"), "{said}");
     }
 }
+
+#[test]
+fn json_counts_every_case_of_the_backend_asked_for() {
+    let (good, said) = conformance(&["--backend", "serial", "--case", "select::", "--json"], None);
+    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert!(good && report["good"] == true, "{said}");
+    let cases = report["cases"].as_array().expect("a list");
+    let of_serial = |case: &serde_json::Value| case["backend"] == "serial" && case["verdict"] == "passed";
+    assert!(!cases.is_empty() && cases.iter().all(of_serial), "{said}");
+    assert_eq!(report["backends"]["serial"]["passed"], cases.len());
+}
+
+#[test]
+fn what_is_not_there_is_a_usage_error() {
+    for arguments in [["--backend", "none"], ["--plugin", "no-such-file.so"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zheng17-conformance"));
+        let output = command.args(arguments).output().expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(arguments[1]), "{said}");
+    }
+}

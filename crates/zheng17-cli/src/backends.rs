@@ -4,7 +4,7 @@ use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{ContentArrangement, Table};
 use serde_json::json;
 use zheng17_core::Result;
-use zheng17_core::backend::{BackendEntry, Determinism, Origin};
+use zheng17_core::backend::{BackendEntry, Capabilities, Origin};
 
 use crate::arguments::BackendsArguments;
 use crate::plugins;
@@ -32,7 +32,7 @@ pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
                 json!({
                     "name": backend.name,
                     "description": backend.description,
-                    "determinism": determinism(backend.determinism),
+                    "determinism": backend.determinism.name(),
                     "scanpy_1_4": backend.ordered_fold,
                     "out_of_core": backend.out_of_core,
                     "threads": backend.threads,
@@ -44,21 +44,12 @@ pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
             .collect();
         return say(&format!("{:#}\n", json!(list)));
     }
-    let yes = |flag: bool| if flag { "yes" } else { "no" };
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
-    table.set_header(["name", "threads", "beyond memory", "GPU", "scanpy-1.4", "result", "what it is"]);
+    table.set_header(Capabilities::TABLE_HEADINGS);
     let mut notes = Vec::new();
     for BackendEntry { capabilities: backend, origin, .. } in registry.entries() {
-        table.add_row([
-            backend.name.as_str(),
-            yes(backend.threads),
-            yes(backend.out_of_core),
-            yes(backend.devices),
-            yes(backend.ordered_fold),
-            determinism(backend.determinism),
-            backend.description.as_str(),
-        ]);
+        table.add_row(backend.table_row());
         let replaced = replaced(&backend.name);
         if !matches!(origin, Origin::Explicit(_)) || !replaced.is_empty() {
             let instead: Vec<String> =
@@ -67,11 +58,4 @@ pub(crate) fn backends(arguments: &BackendsArguments) -> Result<()> {
         }
     }
     say(&format!("{table}\n{}", notes.concat()))
-}
-
-fn determinism(determinism: Determinism) -> &'static str {
-    match determinism {
-        Determinism::SameBits => "same bits",
-        Determinism::SameBitsUpToLog => "same bits up to the log",
-    }
 }

@@ -10,6 +10,16 @@ pub enum Determinism {
     SameBitsUpToLog,
 }
 
+impl Determinism {
+    /// What it is called in listings and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SameBits => "same bits",
+            Self::SameBitsUpToLog => "same bits up to the log",
+        }
+    }
+}
+
 /// What a backend can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "a table row of yes and no")]
@@ -28,4 +38,24 @@ pub struct Capabilities {
     pub threads: bool,
     /// Whether it computes on other devices than the CPU.
     pub devices: bool,
+}
+
+impl Capabilities {
+    /// The headings of [`Capabilities::table_row`].
+    pub const TABLE_HEADINGS: [&str; 7] =
+        ["name", "threads", "beyond memory", "GPU", "scanpy-1.4", "result", "what it is"];
+
+    /// The backend as a row of a table, for terminals and for the docs.
+    pub fn table_row(&self) -> [&str; 7] {
+        let yes = |flag: bool| if flag { "yes" } else { "no" };
+        [
+            &self.name,
+            yes(self.threads),
+            yes(self.out_of_core),
+            yes(self.devices),
+            yes(self.ordered_fold),
+            self.determinism.name(),
+            &self.description,
+        ]
+    }
 }
