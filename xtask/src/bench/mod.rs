@@ -23,11 +23,14 @@ pub(crate) struct BenchArguments {
     /// Only these sections; results of others stay as they were
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
     only: Vec<Section>,
+    /// Only the Python package: the same as --only python
+    #[arg(long, conflicts_with = "only")]
+    python: bool,
     /// Also write all results here, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Measure nothing: put the tables of what was measured last, without --quick, into docs/performance.md
-    #[arg(long, conflicts_with_all = ["quick", "only"])]
+    #[arg(long, conflicts_with_all = ["quick", "only", "python"])]
     fill: bool,
 }
 
@@ -44,6 +47,8 @@ pub(crate) enum Section {
     Large,
     /// Peak memory of the backend lazy under several limits
     Limits,
+    /// The Python package, beside scanpy in one process
+    Python,
 }
 
 impl Section {
@@ -60,6 +65,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<(), String> {
     let mut results = read(&kept)?;
     if !arguments.fill {
         let wanted: Vec<Section> = match (&arguments.only[..], arguments.quick) {
+            _ if arguments.python => vec![Section::Python],
             ([], true) => vec![Section::Files, Section::Memory, Section::Chunks],
             ([], false) => Section::value_variants().to_vec(),
             (only, _) => only.to_vec(),

@@ -31,8 +31,12 @@ impl Bench {
     pub(crate) fn prepare(folder: PathBuf, quick: bool, wanted: &[Section]) -> Result<Self, String> {
         command::run(&mut cargo(&["build", "--release", "--package", "zheng17-cli"]))?;
         command::run(&mut cargo(&["bench", "--no-run", "--package", "zheng17", "--bench", "recipe"]))?;
-        let compares = wanted.contains(&Section::Files) || wanted.contains(&Section::Memory);
+        let compares =
+            [Section::Files, Section::Memory, Section::Python].iter().any(|section| wanted.contains(section));
         let python = if compares { Some(python::environment()?) } else { None };
+        if let (true, Some(python)) = (wanted.contains(&Section::Python), &python) {
+            python::install(python, &python::wheel(python)?)?;
+        }
         Ok(Self { folder, quick, program: crate::root().join("target/release/zheng17"), python })
     }
 
@@ -52,6 +56,7 @@ impl Bench {
                 sizes[sizes.len() - 1..].iter().map(|&cells| self.chunks(cells)).collect::<Result<_, _>>()?
             }
             Section::Large => LARGE.iter().map(|&cells| self.large(cells)).collect::<Result<_, _>>()?,
+            Section::Python => sizes.iter().map(|&cells| self.python(cells)).collect::<Result<_, _>>()?,
             Section::Limits => {
                 let small = sizes.iter().map(|&cells| self.limits(cells, GENES, "h5ad"));
                 let large = LARGE.iter().map(|&cells| self.limits(cells, GENES_OF_LARGE, "h5"));
@@ -106,6 +111,13 @@ impl Bench {
         let scanpy = child::run(self.python_command("scanpy_memory.py")?().arg(&input).arg(of_scanpy.to_string()))?;
         let ours = in_memory(&input, "recipe,copy", repeats)?;
         Ok(json!({ "n_cells": cells, "scanpy": scanpy.report, "ours": ours }))
+    }
+
+    fn python(&self, cells: usize) -> Result<Value, String> {
+        let input = self.input(cells, GENES, "h5ad")?;
+        let arguments = [if self.quick { 1 } else { 3 }, machine::threads()].map(|number| number.to_string());
+        let done = child::run(self.python_command("zheng17_memory.py")?().arg(&input).args(arguments))?;
+        Ok(done.report)
     }
 
     fn chunks(&self, cells: usize) -> Result<Value, String> {

@@ -14,6 +14,7 @@ pub(crate) fn section(section: Section, measured: &Value) -> String {
         Section::Chunks => chunks,
         Section::Large => large,
         Section::Limits => limits,
+        Section::Python => python,
     };
     let mut text: String = list(&measured["sizes"]).iter().map(of_size).collect();
     // Writing to a string can't fail.
@@ -87,6 +88,25 @@ impl Steps {
         let [read, recipe, components, write] = known;
         Self([read, recipe, components, write, rest])
     }
+}
+
+fn python(size: &Value) -> String {
+    let seconds_of = |name: &str| number(&size["seconds"][name]);
+    let mut table =
+        Table::new(&["program", "recipe and 50 components", "than arpack", "than covariance_eigh", "genes of scanpy"]);
+    for name in size["seconds"].as_object().into_iter().flat_map(|programs| programs.keys()) {
+        let ratios =
+            ["scanpy, arpack", "scanpy, covariance_eigh"].map(|other| times(seconds_of(other) / seconds_of(name)));
+        let [arpack, covariance] = ratios;
+        table.row([
+            name.clone(),
+            seconds(seconds_of(name)),
+            arpack,
+            covariance,
+            size["genes_of_scanpy"][name].to_string(),
+        ]);
+    }
+    format!("{}\nMedians of {} runs, by turns in one process.\n\n{table}\n", heading(size), size["repeats"])
 }
 
 fn memory(size: &Value) -> String {
