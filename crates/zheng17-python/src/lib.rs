@@ -16,6 +16,7 @@ mod errors;
 mod files;
 mod recipe;
 mod sources;
+mod steps;
 
 use pyo3::prelude::*;
 
@@ -30,6 +31,11 @@ mod native {
     use crate::recipe::recipe;
     #[pymodule_export]
     use crate::sources::Source;
+    #[pymodule_export]
+    use crate::steps::{
+        cell_totals, divide_genes, gene_statistics, log1p_values, principal_components, scale_cells, score_genes,
+        standardise,
+    };
     use pyo3::prelude::*;
 
     #[pymodule_init]

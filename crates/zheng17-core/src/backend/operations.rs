@@ -166,6 +166,12 @@ impl DoubleSum {
         }
     }
 
+    /// Adds another such sum.
+    pub fn merge(&mut self, other: Self) {
+        self.add(other.high);
+        self.add(other.low);
+    }
+
     /// The nearest `f64`.
     pub fn value(self) -> f64 {
         self.high + self.low
@@ -224,6 +230,15 @@ impl ReductionSums {
             }
             self.cells.push((cell.0.value(), variance(cell, self.shape.n_genes)));
         }
+    }
+
+    /// Adds the sums over the cells that come next.
+    pub fn merge(&mut self, next: Self) {
+        for (to, from) in self.genes.iter_mut().zip(next.genes) {
+            to.0.merge(from.0);
+            to.1.merge(from.1);
+        }
+        self.cells.extend(next.cells);
     }
 
     /// The results, in the order asked for.

@@ -45,8 +45,8 @@ def source(x, *, name: str = "X", cell_names=None, gene_names=None, first_cell: 
         # A matrix may have room for more entries than it has.
         n_entries = int(x.indptr[-1]) if len(x.indptr) else 0
         return Source.csr(
-            _contiguous(x.indptr),
-            _contiguous(x.indices)[:n_entries],
+            contiguous(x.indptr),
+            contiguous(x.indices)[:n_entries],
             _values(x.data, name)[:n_entries],
             x.shape[1],
             **names,
@@ -59,7 +59,7 @@ def source(x, *, name: str = "X", cell_names=None, gene_names=None, first_cell: 
     return Source.dense(_values(dense, name).reshape(-1), dense.shape[1], **names)
 
 
-def _contiguous(array) -> np.ndarray:
+def contiguous(array) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
 
 
@@ -71,7 +71,7 @@ def _values(array: np.ndarray, name: str) -> np.ndarray:
     if kind == "f" and size == 2:
         return np.ascontiguousarray(array, dtype=np.float32)
     if kind in "iu" or (kind == "f" and size <= 8):
-        return _contiguous(array)
+        return contiguous(array)
     if kind == "f":
         return np.ascontiguousarray(array, dtype=np.float64)
     raise TypeError(f"{name}: counts are expected, not values of type {array.dtype}")
