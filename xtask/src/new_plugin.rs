@@ -155,14 +155,17 @@ fn in_c(name: &str, outside: bool, plugins: &Path) -> Result<Vec<(String, String
 
 /// Makes the package a member of the workspace.
 fn add_member(name: &str, root: &Path) -> Result<(), String> {
-    const BEFORE: &str = "\"plugins/example-dynamic\", ";
     let manifest = root.join("Cargo.toml");
-    let text = read(&manifest)?;
-    if !text.contains(BEFORE) {
-        return Err(format!("{}: the list of members is not as it was", manifest.display()));
-    }
-    let text = text.replacen(BEFORE, &format!("{BEFORE}\"plugins/{name}\", "), 1);
-    std::fs::write(&manifest, text).map_err(|error| format!("{}: {error}", manifest.display()))
+    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", manifest.display());
+    let text = with_member(name, &read(&manifest)?).ok_or_else(|| at(&"the list of members is not as it was"))?;
+    std::fs::write(&manifest, text).map_err(|error| at(&error))
+}
+
+/// The workspace's manifest with one more member.
+fn with_member(name: &str, manifest: &str) -> Option<String> {
+    const BEFORE: &str = "\"plugins/example-dynamic\", ";
+    let (before, after) = manifest.split_once(BEFORE)?;
+    Some(format!("{before}{BEFORE}\"plugins/{name}\", {after}"))
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -171,6 +174,15 @@ fn read(path: &Path) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_member_is_added_to_the_manifest_as_it_is() {
+        let manifest = super::read(&crate::root().join("Cargo.toml")).expect("the manifest");
+        let with_member = super::with_member("fast", &manifest).expect("the list of members");
+        let line = with_member.lines().find(|line| line.starts_with("members = [")).expect("the list of members");
+        assert!(line.contains("\"plugins/fast\", "), "{line}");
+        assert_eq!(with_member.replacen("\"plugins/fast\", ", "", 1), manifest);
+    }
+
     #[test]
     fn no_plugin_is_called_like_a_backend_of_this_build() {
         let registry = zheng17::registry().expect("backends");

@@ -75,7 +75,8 @@ fn list() -> Result<()> {
 /// The shared libraries in the folders where plugins are looked for, in order.
 fn find() -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for folder in std::env::var_os(PATH_VARIABLE).iter().flat_map(|folders| std::env::split_paths(folders)) {
+    let folders = std::env::var_os(PATH_VARIABLE).filter(|folders| !folders.is_empty());
+    for folder in folders.iter().flat_map(|folders| std::env::split_paths(folders)) {
         if !folder.is_absolute() {
             let text =
                 format!("{PATH_VARIABLE} names \"{}\", but folders must be given from the root", folder.display());

@@ -44,6 +44,9 @@ fn plugins_are_found_where_they_are_looked_for_and_nowhere_else() {
     assert_eq!(status, Some(0));
     assert!(said.starts_with("no plugins were found"), "the current folder is not looked at: {said}");
 
+    let (status, said, _) = output(zheng17(home, &["plugins", "list"]).env("ZHENG17_PLUGIN_PATH", ""));
+    assert!(status == Some(0) && said.starts_with("no plugins were found"), "{said}");
+
     let (status, said, _) = output(zheng17(home, &["plugins", "list"]).env("ZHENG17_PLUGIN_PATH", home));
     assert_eq!(status, Some(0));
     assert!(said.contains("example-c: an example of a plugin in C"), "{said}");
@@ -60,7 +63,8 @@ fn plugins_are_found_where_they_are_looked_for_and_nowhere_else() {
     allow(&folder, 0o755);
     allow(&installed, 0o755);
     assert!(output(&mut zheng17(home, &["plugins", "list"])).1.contains("example-c"));
-    assert!(output(&mut zheng17(home, &["backends"])).1.contains("example-c"));
+    let (_, said, _) = output(&mut zheng17(home, &["backends"]));
+    assert!(said.contains(&format!("example-c: loaded from {}", installed.display())), "{said}");
     for path in [&folder, &installed] {
         allow(path, 0o777);
         let (status, _, error) = output(&mut zheng17(home, &["plugins", "list"]));
