@@ -146,6 +146,8 @@ impl ChunkSource for MemorySource {
 /// - Genes that are read by [`ChunkSource::read_genes`] are checked in the same way, with the same messages.
 pub struct CheckedSource {
     inner: Arc<dyn ChunkSource>,
+    /// The first cell that is looked at, if only a part is.
+    part_from: Option<usize>,
     duplicates: AtomicU64,
     counted: Mutex<Counted>,
 }
@@ -190,13 +192,14 @@ impl CheckedSource {
         };
         match complaint {
             Some(complaint) => Err(Error::input(complaint).at(inner.name())),
-            None => Ok(Self::of_part(inner)),
+            None => Ok(Self { inner, part_from: None, duplicates: AtomicU64::new(0), counted: Mutex::default() }),
         }
     }
 
-    /// Checks what `inner` reads, for sources that have only a part of the cells: any number of them may be too few by itself.
-    pub fn of_part(inner: Arc<dyn ChunkSource>) -> Self {
-        Self { inner, duplicates: AtomicU64::new(0), counted: Mutex::default() }
+    /// Checks what `inner` reads, for sources of which only the cells from `first_cell` on are looked at: any number of them may
+    /// be too few by itself.
+    pub fn of_part(inner: Arc<dyn ChunkSource>, first_cell: usize) -> Self {
+        Self { inner, part_from: Some(first_cell), duplicates: AtomicU64::new(0), counted: Mutex::default() }
     }
 
     /// How many entries were summed into another of the same row and column, so far.
@@ -258,7 +261,9 @@ impl CheckedSource {
             (n_cells, crate::context::DEFAULT_CHUNK_ROWS)
         };
         let mut buffer = CsrBuffer::new(n_genes, ValueKind::F32);
-        for start in (0..n_rows).step_by(step) {
+        let first_cell = self.part_from.unwrap_or(0);
+        let first_row = if by_genes { 0 } else { first_cell };
+        for start in (first_row..n_rows).step_by(step) {
             let range = start..(start + step).min(n_rows);
             if by_genes {
                 self.inner.read_genes(range, &mut buffer)?;
@@ -273,7 +278,9 @@ impl CheckedSource {
                     if is_wrong(value) {
                         let (row, column) = (start + row, column as usize);
                         let (cell, gene) = if by_genes { (column, row) } else { (row, column) };
-                        found(cell, gene, value);
+                        if cell >= first_cell {
+                            found(cell, gene, value);
+                        }
                     }
                 }
             }
@@ -304,9 +311,13 @@ impl CheckedSource {
         } else {
             format!("{value}")
         };
+        let where_else = match self.part_from {
+            None => String::new(),
+            Some(first_cell) => format!(" of cells {first_cell}..{}", self.shape().n_cells),
+        };
         let others = match count {
-            1 => "it is the only such value".to_owned(),
-            n => format!("{n} such values in all"),
+            1 => format!("it is the only such value{where_else}"),
+            n => format!("{n} such values in all{where_else}"),
         };
         Error::input(format!(
             "counts must be finite, not negative and at most 2^53, but {} has {what} for {}; {others}",

@@ -8,17 +8,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use sha2::{Digest as _, Sha256};
 use zheng17_core::backend::{GRAM_BLOCK, Gram, Projection};
-use zheng17_core::exact::{Arithmetic, CountSummary, MomentPlan, MomentSummary};
+use zheng17_core::exact::{Arithmetic, CountSummary, GeneCounts, MomentPlan, MomentSummary};
 use zheng17_core::kernels::OutputPlan;
 use zheng17_core::matrix::{GeneMap, ValueKind};
 use zheng17_core::recipe::pca;
-use zheng17_core::recipe::{Components, Params, Statistics, plan};
+use zheng17_core::recipe::{Components, plan};
 use zheng17_core::source::CheckedSource;
-use zheng17_core::{ChunkKernels as _, ChunkSource as _, CsrBuffer, CsrView, Error, Result, Shape, ValuesRef};
+use zheng17_core::{ChunkKernels as _, ChunkSource as _, CsrBuffer, CsrView, Error, Result, Shape};
 use zheng17_kernels::{CountFolder, FastKernels, GramBlock, GramTotal, MomentFolder, Scores};
 
 use crate::errors::{OrException as _, exception};
-use crate::recipe::{Matrix, fill, params, scaled_f64, zeros};
+use crate::recipe::{Matrix, fill, scaled_f64, zeros};
 use crate::sources::Source;
 
 /// Cells that are worked on at a time: results that depend on it in their last bits (products of genes) have fixed blocks.
@@ -26,35 +26,46 @@ const ROWS: usize = GRAM_BLOCK;
 
 /// Exact sums over some cells: totals, and moments of shares. Summaries of different cells merge, in any order, to the same bits.
 #[pyclass(frozen, module = "zheng17")]
-pub(crate) struct Summary(CountSummary);
+pub(crate) struct Summary {
+    pub(crate) sums: CountSummary,
+    /// Entries that were summed into others of the same cell and gene.
+    pub(crate) duplicates: u64,
+}
 
 #[pymethods]
 impl Summary {
     /// The summary whose bytes these are.
     #[staticmethod]
-    fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
-        Ok(Self(CountSummary::from_bytes(bytes).or_exception()?))
+    #[pyo3(signature = (bytes, duplicates=0))]
+    fn from_bytes(bytes: &[u8], duplicates: u64) -> PyResult<Self> {
+        Ok(Self { sums: CountSummary::from_bytes(bytes).or_exception()?, duplicates })
     }
 
     /// Bytes that are the same on every machine.
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &py.detach(|| self.0.to_bytes()))
+        PyBytes::new(py, &py.detach(|| self.sums.to_bytes()))
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>, u64))> {
         let py = slf.py();
-        Ok((slf.get_type().getattr("from_bytes")?, (slf.get().to_bytes(py),)))
+        Ok((slf.get_type().getattr("from_bytes")?, (slf.get().to_bytes(py), slf.get().duplicates)))
+    }
+
+    /// About how many bytes of memory it takes.
+    fn __sizeof__(&self) -> usize {
+        size_of::<GeneCounts>() * self.sums.n_genes() + size_of::<f64>() * self.sums.n_cells()
     }
 
     /// The summary of the cells of all of these.
     #[staticmethod]
     fn merge(py: Python<'_>, summaries: Vec<PyRef<'_, Summary>>) -> PyResult<Self> {
-        let parts: Vec<&CountSummary> = summaries.iter().map(|summary| &summary.0).collect();
+        let duplicates = summaries.iter().map(|summary| summary.duplicates).sum();
+        let parts: Vec<&CountSummary> = summaries.iter().map(|summary| &summary.sums).collect();
         py.detach(|| {
             let (first, rest) = parts.split_first().ok_or_else(|| Error::usage("there is no summary to merge"))?;
-            let mut merged = (*first).clone();
-            rest.iter().try_for_each(|part| merged.merge((*part).clone()))?;
-            Ok(Self(merged))
+            let mut sums = (*first).clone();
+            rest.iter().try_for_each(|part| sums.merge((*part).clone()))?;
+            Ok(Self { sums, duplicates })
         })
         .or_exception()
     }
@@ -62,47 +73,47 @@ impl Summary {
     /// SHA-256 of the bytes, in hexadecimal digits.
     #[getter]
     fn digest(&self, py: Python<'_>) -> String {
-        py.detach(|| format!("{:x}", Sha256::digest(self.0.to_bytes())))
+        py.detach(|| format!("{:x}", Sha256::digest(self.sums.to_bytes())))
     }
 
     /// Cells that were summarised.
     #[getter]
     fn n_cells(&self) -> usize {
-        self.0.n_cells()
+        self.sums.n_cells()
     }
 
     /// Genes.
     #[getter]
     fn n_genes(&self) -> usize {
-        self.0.n_genes()
+        self.sums.n_genes()
     }
 
     /// The total of each gene.
     #[getter]
     fn gene_totals<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        PyArray1::from_vec(py, plan::gene_totals(&self.0))
+        PyArray1::from_vec(py, plan::gene_totals(&self.sums))
     }
 
-    /// The total of each cell, if none is missing.
+    /// The total of each cell that was summarised, in cell order.
     #[getter]
-    fn cell_totals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        Ok(PyArray1::from_slice(py, self.0.cell_totals(self.0.n_cells()).or_exception()?))
+    fn cell_totals<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        PyArray1::from_iter(py, self.sums.seen_cell_totals())
     }
 
     /// Genes whose totals are fractions below 1, which cell totals must leave out: the cells have to be summarised again without
     /// them. `None` if there is none.
     fn genes_to_exclude<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<bool>>> {
-        plan::genes_to_exclude(&self.0).map(|flags| PyArray1::from_slice(py, &flags))
+        plan::genes_to_exclude(&self.sums).map(|flags| PyArray1::from_slice(py, &flags))
     }
 
     fn __repr__(&self) -> String {
-        format!("Summary of {} cells x {} genes", self.0.n_cells(), self.0.n_genes())
+        format!("Summary of {} cells x {} genes", self.sums.n_cells(), self.sums.n_genes())
     }
 }
 
 /// Exact moments of each gene over some cells, after they were scaled. They merge, in any order, to the same bits.
 #[pyclass(frozen, module = "zheng17")]
-pub(crate) struct Moments(MomentSummary);
+pub(crate) struct Moments(pub(crate) MomentSummary);
 
 #[pymethods]
 impl Moments {
@@ -137,9 +148,10 @@ impl Moments {
     }
 }
 
-/// Visits the cells of a chunk, checked, a few at a time, each with its place in the whole matrix.
-fn for_each_part(source: &Source, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<()> {
-    let checked = CheckedSource::of_part(Arc::clone(&source.inner));
+/// Visits the cells of a chunk, checked, a few at a time, each with its place in the whole matrix. Returns the number of entries
+/// that were summed into others.
+fn for_each_part(source: &Source, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<u64> {
+    let checked = CheckedSource::of_part(Arc::clone(&source.inner), source.first_cell);
     let Shape { n_cells, n_genes } = checked.shape();
     let mut buffer = CsrBuffer::new(n_genes, ValueKind::F32);
     let mut start = source.first_cell;
@@ -150,7 +162,7 @@ fn for_each_part(source: &Source, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) 
         f(buffer.view())?;
         start = end;
     }
-    Ok(())
+    Ok(checked.duplicates())
 }
 
 /// Sums over the cells of a chunk. `excluded` has a flag for each gene that cell totals leave out.
@@ -169,21 +181,25 @@ pub(crate) fn summarize(
     }
     py.detach(|| {
         let mut folder = CountFolder::new(n_genes, excluded);
-        for_each_part(source, &mut |part| folder.fold(part))?;
-        Ok(Summary(folder.finish()?))
+        let duplicates = for_each_part(source, &mut |part| folder.fold(part))?;
+        Ok(Summary { sums: folder.finish()?, duplicates })
     })
     .or_exception()
 }
 
-/// The chunk with only some genes: row pointers, column indices, values.
+/// The chunk with only some genes, or all: row pointers, column indices, values.
 #[pyfunction]
+#[pyo3(signature = (source, genes=None))]
 pub(crate) fn select<'py>(
     py: Python<'py>,
     source: &Source,
-    genes: PyReadonlyArray1<'_, i64>,
+    genes: Option<PyReadonlyArray1<'py, i64>>,
 ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>, Bound<'py, PyAny>)> {
     let n_genes = source.inner.shape().n_genes;
-    let genes: Vec<usize> = genes.as_array().iter().map(|&gene| gene as usize).collect();
+    let genes: Vec<usize> = match genes {
+        Some(genes) => genes.as_array().iter().map(|&gene| gene as usize).collect(),
+        None => (0..n_genes).collect(),
+    };
     if !genes.is_sorted_by(|a, b| a < b) || genes.last().is_some_and(|&last| last >= n_genes) {
         return Err(exception(&Error::usage(format!("genes must increase, and be below {n_genes}"))));
     }
@@ -244,147 +260,6 @@ fn factors(source: &Source, cell_scale: &PyReadonlyArray1<'_, f64>) -> PyResult<
 /// A part with its place in the chunk, for plans that have only the chunk's cells.
 fn local<'a>(source: &Source, part: CsrView<'a>) -> CsrView<'a> {
     part.with_first_cell(part.first_cell() - source.first_cell)
-}
-
-/// What merged summaries decide: which genes are selected, how cells are scaled, how genes are centred and scaled.
-#[pyclass(frozen, module = "zheng17._zheng17")]
-pub(crate) struct Planner {
-    params: Params,
-    summary: CountSummary,
-}
-
-#[pymethods]
-impl Planner {
-    /// A planner for a run of the recipe from the summary of all cells.
-    #[new]
-    #[pyo3(signature = (summary, *, version, n_top_genes, log, max_value))]
-    fn new(summary: &Summary, version: &str, n_top_genes: usize, log: bool, max_value: Option<f64>) -> PyResult<Self> {
-        let params = params(version, n_top_genes, log, max_value, None).or_exception()?;
-        if params.version.statistics == Statistics::OrderedFloat32 {
-            let complaint = format!(
-                "{version} sums in cell order, which summaries of chunks that merge in any order can't do; zheng17.run and \
-                 recipe_zheng17 on a matrix in memory can"
-            );
-            return Err(exception(&Error::unsupported(complaint)));
-        }
-        Ok(Self { params, summary: summary.0.clone() })
-    }
-
-    /// What [`moments`] needs before genes can be selected, in versions with scanpy's 32-bit values: factor of each cell, arithmetic,
-    /// exponent. `None` in the exact version.
-    fn moments_needed<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyArray1<f64>>, &'static str, i32)>> {
-        let Some((_, plan)) = self.float32().or_exception()? else {
-            return Ok(None);
-        };
-        let (name, exponent) = arithmetic_name(plan.arithmetic);
-        Ok(Some((PyArray1::from_slice(py, &plan.cell_scale), name, exponent)))
-    }
-
-    /// Scores and selects genes: a dict of arrays and numbers.
-    #[pyo3(signature = (moments=None))]
-    fn select_genes<'py>(&self, py: Python<'py>, moments: Option<&Moments>) -> PyResult<Bound<'py, PyDict>> {
-        let shape = self.shape();
-        let (kept, statistics, selection) = py
-            .detach(|| {
-                let kept = plan::kept_genes(&self.summary)?;
-                let statistics = match (self.float32()?, moments) {
-                    (None, _) => plan::exact_statistics(&self.summary, shape, &kept)?,
-                    (Some((target, plan)), Some(moments)) => plan::float32_statistics(target, &plan, &moments.0, &kept),
-                    (Some(_), None) => {
-                        return Err(Error::usage(format!("{} needs moments", self.params.version.name)));
-                    }
-                };
-                let selection = plan::select_genes(&self.params, &kept, &statistics)?;
-                Ok((kept, statistics, selection))
-            })
-            .or_exception()?;
-        let positions = |positions: &[usize]| PyArray1::from_iter(py, positions.iter().map(|&at| at as i64));
-        let among_kept: Vec<usize> =
-            selection.selected.iter().filter_map(|gene| kept.binary_search(gene).ok()).collect();
-        let totals = self.summary.cell_totals(shape.n_cells).or_exception()?;
-        let over_target = |&total: &f64| total / statistics.target_sum;
-        let counts: Vec<f64> = if self.params.version.counts_over_target {
-            totals.iter().map(over_target).collect()
-        } else {
-            totals.to_vec()
-        };
-        let dict = PyDict::new(py);
-        dict.set_item("version", self.params.version.name)?;
-        dict.set_item("target_sum", statistics.target_sum)?;
-        dict.set_item("kept_genes", positions(&kept))?;
-        dict.set_item("selected", positions(&selection.selected))?;
-        dict.set_item("selected_among_kept", positions(&among_kept))?;
-        dict.set_item("bins", positions(&selection.scores.bins))?;
-        dict.set_item("n_counts_all", PyArray1::from_vec(py, counts))?;
-        dict.set_item("gene_totals", PyArray1::from_vec(py, plan::gene_totals(&self.summary)))?;
-        dict.set_item("means", PyArray1::from_vec(py, statistics.means))?;
-        dict.set_item("variances", PyArray1::from_vec(py, statistics.variances))?;
-        dict.set_item("dispersions", PyArray1::from_vec(py, selection.scores.dispersions))?;
-        dict.set_item("scores", PyArray1::from_vec(py, selection.scores.scores))?;
-        dict.set_item("warnings", selection.warnings.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-        let facts = self.summary.facts();
-        dict.set_item("n_entries", facts.n_entries)?;
-        dict.set_item("n_fractional", facts.n_fractional)?;
-        dict.set_item("largest", facts.largest)?;
-        Ok(dict)
-    }
-
-    /// How cells are scaled, from the summary of all cells with only the selected genes: what [`moments`] needs, the factors that
-    /// values are multiplied with, whether they are logarithmised after, and the target sum.
-    fn cell_scaling<'py>(&self, py: Python<'py>, target_sum: f64, selected: &Summary) -> PyResult<Bound<'py, PyDict>> {
-        let n_cells = self.shape().n_cells;
-        let totals = self.summary.cell_totals(n_cells).or_exception()?;
-        let hvg_totals = selected.0.cell_totals(n_cells).or_exception()?;
-        let scaling = plan::cell_scaling(&self.params, target_sum, totals, hvg_totals, None);
-        let dict = PyDict::new(py);
-        dict.set_item("target_sum", scaling.target_sum)?;
-        dict.set_item("factors", PyArray1::from_slice(py, &scaling.factors))?;
-        dict.set_item("log", scaling.log)?;
-        dict.set_item("cell_scale", PyArray1::from_slice(py, &scaling.moments.cell_scale))?;
-        dict.set_item("arithmetic", arithmetic_name(scaling.moments.arithmetic).0)?;
-        Ok(dict)
-    }
-
-    /// Mean and standard deviation of each selected gene before scaling, from the moments of all cells.
-    fn gene_scaling<'py>(
-        &self,
-        py: Python<'py>,
-        target_sum: f64,
-        selected: &Summary,
-        moments: &Moments,
-    ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
-        let n_cells = self.shape().n_cells;
-        let totals = self.summary.cell_totals(n_cells).or_exception()?;
-        let hvg_totals = selected.0.cell_totals(n_cells).or_exception()?;
-        let scaling = plan::cell_scaling(&self.params, target_sum, totals, hvg_totals, None);
-        let (output, deviation) = plan::output_plan(&self.params, &scaling, &moments.0);
-        Ok((PyArray1::from_vec(py, output.mean), PyArray1::from_vec(py, deviation)))
-    }
-}
-
-impl Planner {
-    fn shape(&self) -> Shape {
-        Shape { n_cells: self.summary.n_cells(), n_genes: self.summary.n_genes() }
-    }
-
-    /// Target sum and plan of scanpy's 32-bit values, where the version has them.
-    fn float32(&self) -> Result<Option<(f64, MomentPlan)>> {
-        match self.params.version.statistics {
-            Statistics::Float32Values => {
-                plan::float32_moments(&self.params.version, &self.summary, self.shape()).map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-}
-
-fn arithmetic_name(arithmetic: Arithmetic) -> (&'static str, i32) {
-    match arithmetic {
-        Arithmetic::Share => ("share", 0),
-        Arithmetic::Log => ("log", 0),
-        Arithmetic::Float32 { log: false, exponent } => ("float32", exponent),
-        Arithmetic::Float32 { log: true, exponent } => ("float32-log", exponent),
-    }
 }
 
 /// How the values of a chunk of selected genes become results.
@@ -559,20 +434,4 @@ impl Scaling {
         }
         Ok(n_cells)
     }
-}
-
-/// Whether the values of a chunk are what they should be, without doing anything with them: the kind they are kept in.
-#[pyfunction]
-pub(crate) fn check(py: Python<'_>, source: &Source) -> PyResult<&'static str> {
-    py.detach(|| {
-        let mut kind = "float32";
-        for_each_part(source, &mut |part| {
-            if matches!(part.values(), ValuesRef::F64(_)) {
-                kind = "float64";
-            }
-            Ok(())
-        })?;
-        Ok(kind)
-    })
-    .or_exception()
 }

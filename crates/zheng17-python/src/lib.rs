@@ -14,6 +14,7 @@ mod call;
 mod chunks;
 mod errors;
 mod files;
+mod planner;
 mod recipe;
 mod sources;
 mod steps;
@@ -24,9 +25,11 @@ use pyo3::prelude::*;
 #[pymodule(name = "_zheng17")]
 mod native {
     #[pymodule_export]
-    use crate::chunks::{Moments, Planner, Scaling, Summary, check, moments, select, summarize};
+    use crate::chunks::{Moments, Scaling, Summary, moments, select, summarize};
     #[pymodule_export]
     use crate::files::{backends, load_plugin, plan, run};
+    #[pymodule_export]
+    use crate::planner::{Planner, cell_factors, float32_factors};
     #[pymodule_export]
     use crate::recipe::recipe;
     #[pymodule_export]

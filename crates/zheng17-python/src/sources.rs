@@ -62,9 +62,9 @@ impl Source {
         Ok(Self { inner: Arc::new(PlacedRows { inner: rows, names, first_cell, n_cells, n_genes }), first_cell })
     }
 
-    /// A file of counts, or some of its cells.
+    /// A file of counts.
     #[staticmethod]
-    #[pyo3(signature = (path, *, layer=None, raw=false, genome=None, feature_type=None, memory=None, cells=None))]
+    #[pyo3(signature = (path, *, layer=None, raw=false, genome=None, feature_type=None, memory=None))]
     #[allow(clippy::too_many_arguments, reason = "what can be chosen of a file")]
     fn file(
         py: Python<'_>,
@@ -74,19 +74,32 @@ impl Source {
         genome: Option<String>,
         feature_type: Option<String>,
         memory: Option<u64>,
-        cells: Option<(usize, usize)>,
     ) -> PyResult<Self> {
         let options = open_options(layer, raw, genome, feature_type, memory);
-        let source = py.detach(|| zheng17_io::open(&path, &options)).or_exception()?.source;
-        let Some((start, end)) = cells else {
-            return Ok(Self { inner: source, first_cell: 0 });
-        };
-        let n_cells = source.shape().n_cells;
-        if start > end || end > n_cells {
+        let inner = py.detach(|| zheng17_io::open(&path, &options)).or_exception()?.source;
+        Ok(Self { inner, first_cell: 0 })
+    }
+
+    /// Some of its cells, at their place in the whole.
+    fn part(&self, start: usize, end: usize) -> PyResult<Self> {
+        let n_cells = self.inner.shape().n_cells;
+        if start < self.first_cell || start > end || end > n_cells {
             let complaint = format!("cells {start}..{end} of {n_cells} were asked for");
-            return Err(crate::errors::exception(&Error::usage(complaint).at(source.name())));
+            return Err(crate::errors::exception(&Error::usage(complaint).at(self.inner.name())));
         }
-        Ok(Self { inner: Arc::new(UpTo { inner: source, end }), first_cell: start })
+        Ok(Self { inner: Arc::new(UpTo { inner: Arc::clone(&self.inner), end }), first_cell: start })
+    }
+
+    /// The name of each cell that is there; its number where it has none.
+    fn cell_names(&self) -> Vec<String> {
+        let cells = self.first_cell..self.inner.shape().n_cells;
+        cells.map(|cell| self.inner.cell_name(cell).unwrap_or_else(|| cell.to_string())).collect()
+    }
+
+    /// The name of each gene; its number where it has none.
+    fn gene_names(&self) -> Vec<String> {
+        let genes = 0..self.inner.shape().n_genes;
+        genes.map(|gene| self.inner.gene_name(gene).unwrap_or_else(|| gene.to_string())).collect()
     }
 
     /// Cells that are there, and genes.

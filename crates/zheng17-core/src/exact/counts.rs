@@ -229,6 +229,11 @@ impl CountSummary {
         }
     }
 
+    /// The totals of the cells that were seen, in cell order.
+    pub fn seen_cell_totals(&self) -> impl Iterator<Item = f64> {
+        self.cell_totals.values().flatten().copied()
+    }
+
     /// Copies the totals of consecutive cells, of which there is one place for each.
     ///
     /// # Errors

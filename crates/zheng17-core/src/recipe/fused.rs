@@ -154,7 +154,7 @@ fn run_checked<B: SparseBackend>(
     }
     let kept_genes = plan::kept_genes(&summary)?;
     let facts = *summary.facts();
-    let mut warnings = input_warnings(&source, &summary, params);
+    let mut warnings = plan::input_warnings(params, &summary, source.duplicates());
 
     // Score and select.
     let scored =
@@ -192,7 +192,7 @@ fn run_checked<B: SparseBackend>(
     }
     let cell_totals: Vec<f64> = cells.iter().map(|&cell| all_totals[cell]).collect();
     let hvg_totals = hvg.cell_totals(cells.len())?.to_vec();
-    cell_warnings(&cell_totals, &hvg_totals, &mut warnings);
+    warnings.extend(plan::cell_warnings(&cell_totals, &hvg_totals));
 
     // Renormalise, log1p, scale: an affine map per gene over scaled cells.
     let scaling = plan::cell_scaling(params, statistics.target_sum, &cell_totals, &hvg_totals, hvg_target_sum);
@@ -276,7 +276,9 @@ fn score_statistics<B: SparseBackend>(
             Ok(ScoredOn { matrix, cells, statistics })
         }
         Statistics::Float32Values => {
-            let (target, moment_plan) = plan::float32_moments(&params.version, summary, shape)?;
+            let totals = summary.cell_totals(shape.n_cells)?;
+            let target = plan::float32_target(totals);
+            let moment_plan = plan::float32_moments(&params.version, target, totals);
             let moments = ctx.pass("moments of 32-bit values", shape.n_cells, || {
                 backend.moment_summary(&matrix, &moment_plan, ctx)
             })?;
@@ -323,33 +325,6 @@ fn components<B: SparseBackend>(
     let gram = ctx.pass("products of gene pairs", n_cells, || backend.gram(selected, output, ctx))?;
     // It knows no cells, so its progress is only its time.
     ctx.pass("eigenproblem", 0, || pca::principal_components(&gram, output, n_cells, n_components))
-}
-
-fn input_warnings(source: &CheckedSource, summary: &CountSummary, params: &Params) -> Vec<Warning> {
-    let facts = summary.facts();
-    let mut warnings = Vec::new();
-    if source.duplicates() > 0 {
-        warnings.push(Warning::Duplicates { entries: source.duplicates() });
-    }
-    if facts.n_fractional > 0 {
-        warnings.push(Warning::NotCounts { fractional: facts.n_fractional, entries: facts.n_entries });
-        // Without a logarithm, data that are logarithmised already are what the recipe wants.
-        if params.log && facts.largest < 30.0 {
-            warnings.push(Warning::LooksLogged { largest: facts.largest });
-        }
-    }
-    warnings
-}
-
-fn cell_warnings(cell_totals: &[f64], hvg_totals: &[f64], warnings: &mut Vec<Warning>) {
-    let empty = cell_totals.iter().filter(|&&total| total == 0.0).count();
-    if empty > 0 {
-        warnings.push(Warning::EmptyCells { cells: empty });
-    }
-    let empty_among_selected = hvg_totals.iter().filter(|&&total| total == 0.0).count() - empty;
-    if empty_among_selected > 0 {
-        warnings.push(Warning::EmptyAmongSelected { cells: empty_among_selected });
-    }
 }
 
 /// SHA-256 of a summary's bytes, in hexadecimal digits.

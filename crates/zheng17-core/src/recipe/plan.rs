@@ -80,19 +80,23 @@ pub fn exact_statistics(summary: &CountSummary, shape: Shape, kept: &[usize]) ->
     Ok(GeneStatistics { target_sum: target, means, variances })
 }
 
-/// The moment pass that scanpy's 32-bit values need, given the target sum that this also returns.
-///
-/// # Errors
-/// [`ErrorKind::Internal`](crate::ErrorKind::Internal) if cells are missing from the summary.
-pub fn float32_moments(version: &RecipeVersion, summary: &CountSummary, shape: Shape) -> Result<(f64, MomentPlan)> {
-    let single = |x: f64| f64::from(x as f32);
-    let totals: Vec<f64> = summary.cell_totals(shape.n_cells)?.iter().map(|&total| single(total)).collect();
-    let target = target_sum(totals.iter().copied(), single);
-    let cell_scale = totals.iter().map(|&total| single(total / target)).collect();
+/// The target sum of scanpy's 32-bit values: the median of the totals as `f32`.
+pub fn float32_target(cell_totals: &[f64]) -> f64 {
+    target_sum(cell_totals.iter().map(|&total| single(total)), single)
+}
+
+/// The moment pass that scanpy's 32-bit values need, for all cells or for some, given their totals and the target sum.
+pub fn float32_moments(version: &RecipeVersion, target: f64, cell_totals: &[f64]) -> MomentPlan {
+    let cell_scale = cell_totals.iter().map(|&total| single(single(total) / target)).collect();
     // A value is at most a little more than the target, since no entry exceeds its cell's total.
     let largest = if version.scored_on_logs { target.ln_1p() } else { target };
     let exponent = (largest * (1.0 + 1e-6)).log2().ceil() as i32;
-    Ok((target, MomentPlan { cell_scale, arithmetic: Arithmetic::Float32 { log: version.scored_on_logs, exponent } }))
+    MomentPlan { cell_scale, arithmetic: Arithmetic::Float32 { log: version.scored_on_logs, exponent } }
+}
+
+/// Rounded to `f32`.
+fn single(x: f64) -> f64 {
+    f64::from(x as f32)
 }
 
 /// Statistics from the moments of scanpy's 32-bit values, by its formula.
@@ -161,6 +165,37 @@ pub fn plan(
     let statistics = exact_statistics(summary, shape, &kept)?;
     let selection = select_genes(params, &kept, &statistics)?;
     Ok((kept, statistics, selection))
+}
+
+/// What a user should know of the values that came in. `duplicates` were summed into other entries of the same cell and gene.
+pub fn input_warnings(params: &Params, summary: &CountSummary, duplicates: u64) -> Vec<Warning> {
+    let facts = summary.facts();
+    let mut warnings = Vec::new();
+    if duplicates > 0 {
+        warnings.push(Warning::Duplicates { entries: duplicates });
+    }
+    if facts.n_fractional > 0 {
+        warnings.push(Warning::NotCounts { fractional: facts.n_fractional, entries: facts.n_entries });
+        // Without a logarithm, data that are logarithmised already are what the recipe wants.
+        if params.log && facts.largest < 30.0 {
+            warnings.push(Warning::LooksLogged { largest: facts.largest });
+        }
+    }
+    warnings
+}
+
+/// What a user should know of cells, from their totals and those over the selected genes.
+pub fn cell_warnings(cell_totals: &[f64], hvg_totals: &[f64]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let empty = cell_totals.iter().filter(|&&total| total == 0.0).count();
+    if empty > 0 {
+        warnings.push(Warning::EmptyCells { cells: empty });
+    }
+    let empty_among_selected = hvg_totals.iter().filter(|&&total| total == 0.0).count() - empty;
+    if empty_among_selected > 0 {
+        warnings.push(Warning::EmptyAmongSelected { cells: empty_among_selected });
+    }
+    warnings
 }
 
 /// How the cells of the selected genes are scaled before the last moments are taken.
