@@ -192,14 +192,18 @@ impl CheckedSource {
         };
         match complaint {
             Some(complaint) => Err(Error::input(complaint).at(inner.name())),
-            None => Ok(Self { inner, part_from: None, duplicates: AtomicU64::new(0), counted: Mutex::default() }),
+            None => Ok(Self::of_part(inner)),
         }
     }
 
-    /// Checks what `inner` reads, for sources of which only the cells from `first_cell` on are looked at: any number of them may
-    /// be too few by itself.
-    pub fn of_part(inner: Arc<dyn ChunkSource>, first_cell: usize) -> Self {
-        Self { inner, part_from: Some(first_cell), duplicates: AtomicU64::new(0), counted: Mutex::default() }
+    /// Checks what `inner` reads, for sources that have only a part of the cells: any number of them may be too few by itself.
+    pub fn of_part(inner: Arc<dyn ChunkSource>) -> Self {
+        Self { inner, part_from: None, duplicates: AtomicU64::new(0), counted: Mutex::default() }
+    }
+
+    /// As [`CheckedSource::of_part`], for sources of which only the cells from `first_cell` on are looked at.
+    pub fn of_cells_from(first_cell: usize, inner: Arc<dyn ChunkSource>) -> Self {
+        Self { part_from: Some(first_cell), ..Self::of_part(inner) }
     }
 
     /// How many entries were summed into another of the same row and column, so far.

@@ -151,7 +151,7 @@ impl Moments {
 /// Visits the cells of a chunk, checked, a few at a time, each with its place in the whole matrix. Returns the number of entries
 /// that were summed into others.
 fn for_each_part(source: &Source, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<u64> {
-    let checked = CheckedSource::of_part(Arc::clone(&source.inner), source.first_cell);
+    let checked = CheckedSource::of_cells_from(source.first_cell, Arc::clone(&source.inner));
     let Shape { n_cells, n_genes } = checked.shape();
     let mut buffer = CsrBuffer::new(n_genes, ValueKind::F32);
     let mut start = source.first_cell;
