@@ -21,7 +21,8 @@ def counts_of(adata, layer: str | None):
     """
     if layer is not None:
         if layer not in adata.layers:
-            there = ", ".join(map(str, adata.layers)) or "none"
+            # Newer AnnData lists X among the layers, without a name.
+            there = ", ".join(str(name) for name in adata.layers if name is not None) or "none"
             raise ValueError(f"there is no layer {layer!r}; there is {there}")
         return adata.layers[layer]
     if adata.X is None:
