@@ -5,6 +5,7 @@ so that the result has the same bits whatever the threads, the chunks or the mac
 
 ==================================  ==============================================================================
 :func:`recipe_zheng17`              the recipe on an :class:`anndata.AnnData`, in scanpy's signature
+:mod:`zheng17.pp`                   its single steps, in scanpy's signatures
 :func:`run`, :func:`plan`           from file to file, in bounded memory; what that would take
 :func:`backends`                    what computes
 :func:`load_plugin`                 another backend, from a shared library
@@ -14,7 +15,7 @@ so that the result has the same bits whatever the threads, the chunks or the mac
 ==================================  ==============================================================================
 """
 
-
+from zheng17 import pp
 from zheng17._chunks import Plan, apply, plan_from, summarize
 from zheng17._files import backends, load_plugin, plan, run
 from zheng17._recipe import recipe_zheng17
@@ -30,6 +31,7 @@ __all__ = [
     "load_plugin",
     "plan",
     "plan_from",
+    "pp",
     "recipe_zheng17",
     "run",
     "summarize",
