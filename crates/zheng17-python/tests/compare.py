@@ -30,7 +30,8 @@ def assert_same(found, expected) -> None:
         for part in ("obs", "var", "uns"):
             assert_same(getattr(found, part), getattr(expected, part))
         for part in ALIGNED:
-            assert_same(dict(getattr(found, part)), dict(getattr(expected, part)))
+            # Newer AnnData lists X among the layers, without a name.
+            assert_same(*({key: value for key, value in getattr(of, part).items() if key} for of in (found, expected)))
         if not expected.isbacked:
             assert_same(found.X, expected.X)
         assert (found.raw is None) == (expected.raw is None)
@@ -38,7 +39,7 @@ def assert_same(found, expected) -> None:
             assert_same(found.raw.X, expected.raw.X)
             assert_same(found.raw.var, expected.raw.var)
     elif hasattr(expected, "keys"):
-        assert list(found) == list(expected)
+        assert set(found) == set(expected)
         for key in expected:
             assert_same(found[key], expected[key])
     else:

@@ -87,13 +87,12 @@ def result_of(adata, result: Mapping, parameters: Mapping, *, copy: bool):
         obs=obs,
         var=var,
         uns=copying.deepcopy(dict(adata.uns)) if copy or adata.is_view else dict(adata.uns),
-        obsm={key: of_cells(value) for key, value in adata.obsm.items()},
-        varm={key: _rows(value, genes) for key, value in adata.varm.items()},
-        # Newer AnnData lists X among the layers, without a name.
-        layers={key: of_cells(value)[:, genes] for key, value in adata.layers.items() if key is not None},
-        obsp={key: of_cell_pairs(value) for key, value in adata.obsp.items()},
-        varp={key: value[genes][:, genes] for key, value in adata.varp.items()},
-        raw=None if raw is None else {"X": of_cells(raw.X), "var": raw.var, "varm": dict(raw.varm)},
+        obsm={key: of_cells(value) for key, value in _items(adata.obsm)},
+        varm={key: _rows(value, genes) for key, value in _items(adata.varm)},
+        layers={key: of_cells(value)[:, genes] for key, value in _items(adata.layers)},
+        obsp={key: of_cell_pairs(value) for key, value in _items(adata.obsp)},
+        varp={key: value[genes][:, genes] for key, value in _items(adata.varp)},
+        raw=None if raw is None else {"X": of_cells(_plain(raw.X)), "var": raw.var, "varm": dict(raw.varm)},
     )
     if result["logged"]:
         new.uns["log1p"] = {"base": None}
@@ -127,3 +126,20 @@ def _rows(value, rows):
 
 def _same(value):
     return value.copy() if hasattr(value, "copy") else copying.copy(value)
+
+
+def _items(aligned: Mapping):
+    """What is in one of AnnData's places, with names. Newer AnnData lists X among the layers, without a name."""
+    return ((key, _plain(value)) for key, value in aligned.items() if key is not None)
+
+
+def _plain(value):
+    """What this is a view of, or what a file has: a plain matrix or array in memory."""
+    if hasattr(value, "to_memory"):
+        return value.to_memory()
+    if type(value).__module__.startswith("h5py."):
+        return value[()]
+    if _matrix.is_sparse(value):
+        plain = _matrix.class_of(value)
+        return value if type(value) is plain else plain(value)
+    return np.asarray(value) if isinstance(value, np.ndarray) else value

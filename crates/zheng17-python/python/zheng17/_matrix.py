@@ -17,6 +17,11 @@ def is_sparse(x) -> bool:
     return sparse.issparse(x)
 
 
+def class_of(x) -> type:
+    """The class of scipy that a sparse matrix is of: a view of AnnData has a class of its own."""
+    return next(parent for parent in type(x).__mro__ if parent.__module__.startswith("scipy."))
+
+
 def has_float64(x) -> bool:
     """Whether results are to have 64 bits: as scanpy does, they have the width of what comes in."""
     return np.dtype(x.dtype) == np.float64

@@ -587,12 +587,8 @@ def _with_values(x, values: np.ndarray):
     """A matrix like ``x`` with other values. It shares nothing with ``x``."""
     if not _matrix.is_sparse(x):
         return values.reshape(x.shape)
-    return _class_of(x)((values.reshape(-1), x.indices[: x.nnz].copy(), x.indptr.copy()), shape=x.shape)
+    return _matrix.class_of(x)((values.reshape(-1), x.indices[: x.nnz].copy(), x.indptr.copy()), shape=x.shape)
 
-
-def _class_of(x) -> type:
-    """The class of scipy that a sparse matrix is of: a view of AnnData has a class of its own."""
-    return next(parent for parent in type(x).__mro__ if parent.__module__.startswith("scipy."))
 
 
 def _replaced(x, mask: np.ndarray, rows):
@@ -601,7 +597,7 @@ def _replaced(x, mask: np.ndarray, rows):
         from scipy import sparse
 
         order = np.argsort(np.r_[np.flatnonzero(mask), np.flatnonzero(~mask)])
-        return _class_of(x)(sparse.vstack([rows, x[~mask]], format="csr")[order])
+        return _matrix.class_of(x)(sparse.vstack([rows, x[~mask]], format="csr")[order])
     whole = x.toarray() if _matrix.is_sparse(x) else x.copy()
     whole[mask] = rows
     return whole
