@@ -20,7 +20,7 @@ def plot_dispersions(result: Mapping, *, show: bool = True):
     selected = np.zeros(len(result["means"]), dtype=bool)
     selected[result["selected_among_kept"]] = True
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
-    for axis, key, title in zip(axes, ("scores", "dispersions"), ("dispersions, normalised", "dispersions"), strict=True):
+    for axis, key, title in zip(axes, ("scores", "dispersions"), ("normalised dispersion", "dispersion"), strict=True):
         for which, label, color in ((selected, "highly variable genes", "black"), (~selected, "other genes", "grey")):
             axis.scatter(result["means"][which], result[key][which], s=1, color=color, label=label)
         axis.set_xscale("log")
