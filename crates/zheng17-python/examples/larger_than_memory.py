@@ -1,4 +1,4 @@
-"""The recipe from file to file, in less memory than the counts need.
+"""The recipe from file to file, in a given amount of memory, however large the file is.
 
     python larger_than_memory.py [FILE]
 
@@ -13,7 +13,8 @@ from scipy import sparse
 
 import zheng17
 
-MEMORY = "256MiB"
+# Of the whole process. What fits is kept in memory; what does not is read again in every pass.
+MEMORY = "1GiB"
 
 
 def make_up_counts(path: str) -> None:
@@ -24,7 +25,7 @@ def make_up_counts(path: str) -> None:
     for _ in range(10):
         varied = mean * generator.gamma(1.0, 1.0, (2_000, 3_000))
         parts.append(sparse.csr_matrix(generator.poisson(varied).astype(np.float32)))
-    anndata.AnnData(sparse.vstack(parts, format="csr")).write_h5ad(path, compression="gzip")
+    anndata.AnnData(sparse.vstack(parts, format="csr")).write_h5ad(path)
 
 
 path = sys.argv[1] if len(sys.argv) > 1 else "counts.h5ad"
