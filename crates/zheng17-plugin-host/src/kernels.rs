@@ -10,14 +10,15 @@ use zheng17_core::exact::{
 use zheng17_core::kernels::OutputPlan;
 use zheng17_core::matrix::{CsrBuffer, CsrView, GeneMap, ValueKind, Values};
 use zheng17_core::source::LARGEST_COUNT;
-use zheng17_core::{ChunkKernels, Error, Result};
+use zheng17_core::{ChunkKernels, Error, Result, with_values};
 use zheng17_kernels::FastKernels;
 use zheng17_plugin_abi as abi;
 
 use crate::calls::{call, chunk, number};
 
-/// How many cells a plugin is given at a time where the caller has more: its results need room for all entries.
-const MOST_CELLS_A_CALL: usize = 4096;
+/// How many cells a plugin is given at a time where the caller has more: its results need room for all entries, and are best
+/// looked at while they are in a cache.
+const MOST_CELLS_A_CALL: usize = 1024;
 
 /// The functions of a plugin with a context of its own.
 pub struct PluginKernels {
@@ -37,10 +38,52 @@ unsafe impl Send for PluginKernels {}
 // SAFETY: as above.
 unsafe impl Sync for PluginKernels {}
 
-#[derive(Default)]
+/// Fresh memory costs more than most calls do, so it is used again.
 struct Room {
     counts: Vec<abi::GeneCounts>,
+    checked_counts: Vec<GeneCounts>,
     moments: Vec<abi::GeneMoments>,
+    checked_moments: Vec<GeneMoments>,
+    genes: Vec<u32>,
+    /// Zero before each call: what a plugin forgets to write is found to be no value.
+    values: Values,
+}
+
+impl Room {
+    fn new() -> Self {
+        Self {
+            counts: Vec::new(),
+            checked_counts: Vec::new(),
+            moments: Vec::new(),
+            checked_moments: Vec::new(),
+            genes: Vec::new(),
+            values: Values::empty(ValueKind::F32),
+        }
+    }
+
+    /// Makes room for selected entries, and says where values go.
+    fn for_entries(&mut self, n: usize, kind: ValueKind) -> *mut c_void {
+        if self.genes.len() < n {
+            self.genes = vec![0; n];
+        }
+        if self.values.kind() != kind || self.values.len() < n {
+            self.values = match kind {
+                ValueKind::F32 => Values::F32(vec![0.0; n]),
+                ValueKind::F64 => Values::F64(vec![0.0; n]),
+            };
+        }
+        match &mut self.values {
+            Values::F32(values) => values.as_mut_ptr().cast(),
+            Values::F64(values) => values.as_mut_ptr().cast(),
+        }
+    }
+
+    fn forget_values(&mut self, n: usize) {
+        match &mut self.values {
+            Values::F32(values) => values[..n].fill(0.0),
+            Values::F64(values) => values[..n].fill(0.0),
+        }
+    }
 }
 
 impl PluginKernels {
@@ -70,7 +113,7 @@ impl PluginKernels {
     /// Does something with room for results; the room is kept if it went well, and left behind, filled with anything, if not.
     fn with_room(&self, f: impl FnOnce(&mut Room) -> Result<()>) -> Result<()> {
         let rooms = || self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut room = rooms().pop().unwrap_or_default();
+        let mut room = rooms().pop().unwrap_or_else(Room::new);
         f(&mut room).map_err(|error| at(&self.name, error))?;
         rooms().push(room);
         Ok(())
@@ -112,19 +155,17 @@ impl PluginKernels {
                 }
             }
             let n_cells = view.n_cells() as u128;
-            let mut genes = Vec::with_capacity(view.n_genes());
-            for (gene, sums) in room.counts.iter().enumerate() {
-                let sums = GeneCounts {
-                    total: number(sums.total),
-                    sum: number(sums.sum),
-                    sum_of_squares: number(sums.sum_of_squares),
-                };
-                check_sum(gene, sums.total, n_cells * MOST_TOTAL)?;
-                check_sum(gene, sums.sum, n_cells * MOST_SUM)?;
-                check_sum(gene, sums.sum_of_squares, n_cells * MOST_SQUARES)?;
-                genes.push(sums);
-            }
-            into.add(view.first_cell(), cell_totals, &genes, &facts)
+            let genes = &mut room.checked_counts;
+            genes.clear();
+            genes.extend(room.counts.iter().map(|sums| GeneCounts {
+                total: number(sums.total),
+                sum: number(sums.sum),
+                sum_of_squares: number(sums.sum_of_squares),
+            }));
+            check_sums(genes.iter().map(|sums| sums.total <= n_cells * MOST_TOTAL))?;
+            check_sums(genes.iter().map(|sums| sums.sum <= n_cells * MOST_SUM))?;
+            check_sums(genes.iter().map(|sums| sums.sum_of_squares <= n_cells * MOST_SQUARES))?;
+            into.add(view.first_cell(), cell_totals, genes, &facts)
         })
     }
 
@@ -158,14 +199,16 @@ impl PluginKernels {
                 call(|message| f(&raw const chunk, &raw mut moments, message))?;
             }
             let n_cells = view.n_cells() as u128;
-            let mut genes = Vec::with_capacity(view.n_genes());
-            for (gene, sums) in room.moments.iter().enumerate() {
-                let sums = GeneMoments { sum: number(sums.sum), sum_of_squares: number(sums.sum_of_squares) };
-                check_sum(gene, sums.sum, n_cells * MOST_SUM)?;
-                check_sum(gene, sums.sum_of_squares, n_cells * MOST_SQUARES)?;
-                genes.push(sums);
-            }
-            into.add(view.n_cells() as u64, &genes)
+            let genes = &mut room.checked_moments;
+            genes.clear();
+            genes.extend(
+                room.moments
+                    .iter()
+                    .map(|sums| GeneMoments { sum: number(sums.sum), sum_of_squares: number(sums.sum_of_squares) }),
+            );
+            check_sums(genes.iter().map(|sums| sums.sum <= n_cells * MOST_SUM))?;
+            check_sums(genes.iter().map(|sums| sums.sum_of_squares <= n_cells * MOST_SQUARES))?;
+            into.add(view.n_cells() as u64, genes)
         })
     }
 
@@ -176,57 +219,26 @@ impl PluginKernels {
         genes: &GeneMap,
         out: &mut CsrBuffer,
     ) -> Result<()> {
-        let n_entries = view.n_entries();
-        let mut row_lengths = vec![0_u64; view.n_cells()];
-        let mut indices = vec![0_u32; n_entries];
-        let mut values = match view.values().kind() {
-            ValueKind::F32 => Values::F32(vec![0.0; n_entries]),
-            ValueKind::F64 => Values::F64(vec![0.0; n_entries]),
-        };
-        let mut selected = abi::Selected {
-            new_index: genes.new_index().as_ptr(),
-            n_selected: genes.n_selected() as u64,
-            row_lengths: row_lengths.as_mut_ptr(),
-            indices: indices.as_mut_ptr(),
-            values: match &mut values {
-                Values::F32(values) => values.as_mut_ptr().cast(),
-                Values::F64(values) => values.as_mut_ptr().cast(),
-            },
-        };
-        let chunk = chunk(view);
-        {
-            let _waited = self.wait();
-            // All pointers are valid for the call, and results have the room that the interface states.
-            call(|message| f(&raw const chunk, &raw mut selected, message))?;
-        }
-        let mut indptr = vec![0_u64];
-        for (row, &length) in row_lengths.iter().enumerate() {
-            let start = indptr[row];
-            if length > view.row_range(row).len() as u64 {
-                return Err(wrong(format!(
-                    "cell {} keeps {length} entries of {}",
-                    view.first_cell() + row,
-                    view.row_range(row).len()
-                )));
+        self.with_room(|room| {
+            let mut row_lengths = vec![0_u64; view.n_cells()];
+            let values = room.for_entries(view.n_entries(), view.values().kind());
+            let mut selected = abi::Selected {
+                new_index: genes.new_index().as_ptr(),
+                n_selected: genes.n_selected() as u64,
+                row_lengths: row_lengths.as_mut_ptr(),
+                indices: room.genes.as_mut_ptr(),
+                values,
+            };
+            let chunk = chunk(view);
+            {
+                let _waited = self.wait();
+                // All pointers are valid for the call, and results have the room that the interface states.
+                call(|message| f(&raw const chunk, &raw mut selected, message))?;
             }
-            indptr.push(start + length);
-            let kept = &indices[start as usize..(start + length) as usize];
-            if !kept.is_sorted_by(|a, b| a < b) {
-                return Err(wrong(format!("genes of cell {} do not increase", view.first_cell() + row)));
-            }
-        }
-        let kept = indptr[indptr.len() - 1] as usize;
-        let kept_values = values.as_ref().slice(0..kept);
-        for at in 0..kept {
-            let value = kept_values.get(at);
-            if !(value.is_finite() && value != 0.0) {
-                return Err(wrong(format!("a kept entry has the value {value}")));
-            }
-        }
-        let chosen = CsrView::checked(view.first_cell(), genes.n_selected(), &indptr, &indices[..kept], kept_values)
-            .map_err(|error| wrong("cells were selected wrongly").with_source(error))?;
-        out.append(chosen);
-        Ok(())
+            let kept = append_selected(view, genes, &row_lengths, room, out)?;
+            room.forget_values(kept);
+            Ok(())
+        })
     }
 
     fn scale_by(
@@ -256,12 +268,12 @@ impl PluginKernels {
             // All pointers are valid for the call, and results have the room that the interface states.
             call(|message| f(&raw const chunk, &raw mut scaling, message))?;
         }
-        match out.iter().position(|value| value.is_nan()) {
-            Some(at) => {
-                Err(wrong(format!("cell {} has NaN for gene {}", view.first_cell() + at / n_genes, at % n_genes)))
-            }
-            None => Ok(()),
+        // Whether there is one is found faster than where it is.
+        if !out.iter().fold(false, |found, value| found | value.is_nan()) {
+            return Ok(());
         }
+        let at = out.iter().position(|value| value.is_nan()).unwrap_or(0);
+        Err(wrong(format!("cell {} has NaN for gene {}", view.first_cell() + at / n_genes, at % n_genes)))
     }
 }
 
@@ -298,7 +310,7 @@ impl ChunkKernels for PluginKernels {
             |chunk: *const _, selected: *mut _, message: *mut _| unsafe { f(self.context, chunk, selected, message) };
         for start in (0..view.n_cells()).step_by(MOST_CELLS_A_CALL) {
             let rows = view.rows(start..(start + MOST_CELLS_A_CALL).min(view.n_cells()));
-            self.select_by(f, rows, genes, out).map_err(|error| at(&self.name, error))?;
+            self.select_by(f, rows, genes, out)?;
         }
         Ok(())
     }
@@ -334,6 +346,42 @@ fn wrong(what: impl std::fmt::Display) -> Error {
     Error::internal(format!("gave a wrong result: {what}"))
 }
 
+/// Checks what a plugin selected, appends it, and says how many entries that were.
+fn append_selected(
+    view: CsrView<'_>,
+    genes: &GeneMap,
+    row_lengths: &[u64],
+    room: &Room,
+    out: &mut CsrBuffer,
+) -> Result<usize> {
+    let mut indptr = Vec::with_capacity(row_lengths.len() + 1);
+    indptr.push(0);
+    let mut start = 0;
+    for (row, &length) in row_lengths.iter().enumerate() {
+        let (cell, most) = (view.first_cell() + row, view.row_range(row).len());
+        if length > most as u64 {
+            return Err(wrong(format!("cell {cell} keeps {length} entries of {most}")));
+        }
+        let kept = &room.genes[start..start + length as usize];
+        // Looking at all of them at once is faster than stopping at the first.
+        if !kept.windows(2).fold(true, |sorted, pair| sorted & (pair[0] < pair[1])) {
+            return Err(wrong(format!("genes of cell {cell} do not increase")));
+        }
+        start += length as usize;
+        indptr.push(start as u64);
+    }
+    let values = room.values.as_ref().slice(0..start);
+    let all_good = with_values!(values, |values| values.iter().fold(true, |all, &x| all & (x - x == 0.0) & (x != 0.0)));
+    if !all_good {
+        let odd = (0..start).map(|at| values.get(at)).find(|value| !value.is_finite() || *value == 0.0);
+        return Err(wrong(format!("a kept entry has the value {}", odd.unwrap_or_default())));
+    }
+    let chosen = CsrView::checked(view.first_cell(), genes.n_selected(), &indptr, &room.genes[..start], values)
+        .map_err(|error| wrong("cells were selected wrongly").with_source(error))?;
+    out.append(chosen);
+    Ok(start)
+}
+
 /// The scales of the cells of a chunk.
 fn scales<'a>(all: &'a [f64], view: CsrView<'_>) -> Result<&'a [f64]> {
     let cells = view.first_cell()..view.first_cell() + view.n_cells();
@@ -353,6 +401,10 @@ fn check_facts(facts: &CountFacts, view: CsrView<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_sum(gene: usize, sum: u128, most: u128) -> Result<()> {
-    if sum > most { Err(wrong(format!("a sum of gene {gene} is larger than it can be"))) } else { Ok(()) }
+/// `can_be` says of each gene whether its sum is no larger than it can be.
+fn check_sums(mut can_be: impl Iterator<Item = bool>) -> Result<()> {
+    match can_be.position(|can_be| !can_be) {
+        Some(gene) => Err(wrong(format!("a sum of gene {gene} is larger than it can be"))),
+        None => Ok(()),
+    }
 }

@@ -5,6 +5,7 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice::{from_raw_parts, from_raw_parts_mut};
+use std::sync::{Mutex, PoisonError};
 
 use zheng17_core::exact::{Arithmetic, CountSummary, MomentPlan, MomentSummary};
 use zheng17_core::kernels::OutputPlan;
@@ -61,6 +62,13 @@ pub const fn plugin<K: ChunkKernels + 'static>(
     }
 }
 
+/// What is behind the context.
+struct Exported<K> {
+    kernels: K,
+    /// Room for selected entries, used again: fresh memory costs more than copying does.
+    rooms: Mutex<Vec<CsrBuffer>>,
+}
+
 /// Makes kernels and puts them behind the context.
 ///
 /// # Safety
@@ -71,9 +79,9 @@ pub unsafe fn create<K: ChunkKernels>(
     message: *mut abi::Message,
 ) -> i32 {
     let made = || {
-        let kernels = Box::new(create()?);
+        let exported = Box::new(Exported { kernels: create()?, rooms: Mutex::default() });
         // SAFETY: the host gives a place for the context.
-        unsafe { *context = Box::into_raw(kernels).cast() };
+        unsafe { *context = Box::into_raw(exported).cast() };
         Ok(())
     };
     // SAFETY: the host gives room for a message.
@@ -82,9 +90,9 @@ pub unsafe fn create<K: ChunkKernels>(
 
 unsafe extern "C" fn destroy<K: ChunkKernels>(context: *mut c_void) {
     // SAFETY: the context is the box that `create` made, and no call follows.
-    let kernels = unsafe { Box::from_raw(context.cast::<K>()) };
+    let exported = unsafe { Box::from_raw(context.cast::<Exported<K>>()) };
     // There is nobody left to tell of a panic.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(kernels)));
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(exported)));
 }
 
 unsafe extern "C" fn fold_counts<K: ChunkKernels>(
@@ -95,7 +103,8 @@ unsafe extern "C" fn fold_counts<K: ChunkKernels>(
 ) -> i32 {
     let work = || {
         // SAFETY: the host's arguments are valid for the call and of the lengths that the interface states.
-        let (kernels, chunk, counts) = unsafe { (&*context.cast::<K>(), view(&*chunk, true)?, &mut *counts) };
+        let (kernels, chunk, counts) =
+            unsafe { (&(*context.cast::<Exported<K>>()).kernels, view(&*chunk, true)?, &mut *counts) };
         let excluded = (!counts.excluded.is_null()).then(|| {
             // SAFETY: as above.
             let flags = unsafe { from_raw_parts(counts.excluded, chunk.n_genes()) };
@@ -131,7 +140,8 @@ unsafe extern "C" fn fold_moments<K: ChunkKernels>(
 ) -> i32 {
     let work = || {
         // SAFETY: the host's arguments are valid for the call and of the lengths that the interface states.
-        let (kernels, chunk, moments) = unsafe { (&*context.cast::<K>(), view(&*chunk, false)?, &*moments) };
+        let (kernels, chunk, moments) =
+            unsafe { (&(*context.cast::<Exported<K>>()).kernels, view(&*chunk, false)?, &*moments) };
         let arithmetic = match moments.arithmetic {
             abi::ARITHMETIC_SHARE => Arithmetic::Share,
             abi::ARITHMETIC_LOG => Arithmetic::Log,
@@ -164,11 +174,14 @@ unsafe extern "C" fn select<K: ChunkKernels>(
 ) -> i32 {
     let work = || {
         // SAFETY: the host's arguments are valid for the call and of the lengths that the interface states.
-        let (kernels, chunk, selected) = unsafe { (&*context.cast::<K>(), view(&*chunk, true)?, &*selected) };
+        let (exported, chunk, selected) =
+            unsafe { (&*context.cast::<Exported<K>>(), view(&*chunk, true)?, &*selected) };
         // SAFETY: as above.
         let genes = GeneMap::from_new_index(unsafe { slice(selected.new_index, chunk.n_genes()) }.to_vec());
-        let mut out = CsrBuffer::new(genes.n_selected(), chunk.values().kind());
-        kernels.select_into(chunk, &genes, &mut out)?;
+        let rooms = || exported.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = rooms().pop().unwrap_or_else(|| CsrBuffer::new(0, ValueKind::F32));
+        out.reset(0, genes.n_selected(), chunk.values().kind());
+        exported.kernels.select_into(chunk, &genes, &mut out)?;
         if out.n_cells() != chunk.n_cells() || out.indices.len() > chunk.n_entries() {
             return Err(Error::internal("select_into gave other cells, or more entries, than there are"));
         }
@@ -191,6 +204,7 @@ unsafe extern "C" fn select<K: ChunkKernels>(
             }
             _ => return Err(Error::internal("select_into gave another kind of values")),
         }
+        rooms().push(out);
         Ok(())
     };
     // SAFETY: the host gives room for a message.
@@ -205,7 +219,8 @@ unsafe extern "C" fn scale<K: ChunkKernels>(
 ) -> i32 {
     let work = || {
         // SAFETY: the host's arguments are valid for the call and of the lengths that the interface states.
-        let (kernels, chunk, scaling) = unsafe { (&*context.cast::<K>(), view(&*chunk, false)?, &*scaling) };
+        let (kernels, chunk, scaling) =
+            unsafe { (&(*context.cast::<Exported<K>>()).kernels, view(&*chunk, false)?, &*scaling) };
         // SAFETY: as above.
         let (cell_scale, mean, inverse_deviation) = unsafe {
             (

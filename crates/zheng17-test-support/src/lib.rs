@@ -87,7 +87,7 @@ pub fn example_in_c() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/example-dynamic-c/example.c")
 }
 
-/// Builds the example plugin in Rust, beside the tests that use it.
+/// Builds the example plugin in Rust, beside the tests that use it and optimised as they are.
 ///
 /// # Panics
 /// If that fails.
@@ -107,7 +107,13 @@ pub fn plugin_in_rust(package: &str) -> PathBuf {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
     command.args(["build", "--quiet", "--package", package, "--target-dir"]).arg(target);
+    let folder = if cfg!(debug_assertions) {
+        "debug"
+    } else {
+        command.arg("--release");
+        "release"
+    };
     assert!(command.status().is_ok_and(|status| status.success()), "{package} could not be built");
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    target.join("debug").join(format!("{prefix}{}{suffix}", package.replace('-', "_")))
+    target.join(folder).join(format!("{prefix}{}{suffix}", package.replace('-', "_")))
 }
