@@ -39,10 +39,13 @@ impl Run {
     }
 }
 
+/// Runs the recipe on a source.
+type Runner = Box<dyn Fn(&Arc<dyn ChunkSource>) -> Result<Run>>;
+
 /// A way to the kernels.
 struct Way {
     name: &'static str,
-    run: Box<dyn Fn(&Arc<dyn ChunkSource>) -> Result<Run>>,
+    run: Runner,
     runs: Vec<Run>,
 }
 
