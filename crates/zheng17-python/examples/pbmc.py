@@ -1,4 +1,4 @@
-"""The recipe on a few thousand cells in memory, then scanpy as usual.
+"""The recipe on a few thousand cells in memory; all of scanpy goes on from there.
 
     python pbmc.py [FILE.h5ad | FILE.h5]
 
@@ -37,6 +37,5 @@ zheng17.recipe_zheng17(adata, n_comps=50)
 
 print(f"out: {adata.n_obs} cells x {adata.n_vars} genes, components in {list(adata.obsm)}")
 print("highest scores:", ", ".join(adata.var["dispersions_norm"].nlargest(5).index))
-
-sc.pp.neighbors(adata)  # finds the components
-print("neighbours:", adata.obsp["distances"].nnz)
+print(f"share of variance in ten components: {adata.uns['pca']['variance_ratio'][:10].sum():.2f}")
+adata.write_h5ad("processed.h5ad")  # sc.pp.neighbors and what follows find obsm["X_pca"]

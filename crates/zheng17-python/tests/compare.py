@@ -68,7 +68,9 @@ def full(counts, *, layers: bool = True):
     generator = np.random.default_rng(3)
     adata = anndata.AnnData(
         counts.copy(),
-        obs=pd.DataFrame({"batch": pd.Categorical(generator.choice(["a", "b"], n_cells))}, index=names("cell", n_cells)),
+        obs=pd.DataFrame(
+            {"batch": pd.Categorical(generator.choice(["a", "b"], n_cells))}, index=names("cell", n_cells)
+        ),
         var=pd.DataFrame({"chromosome": generator.integers(1, 23, n_genes)}, index=names("gene", n_genes)),
     )
     adata.raw = adata

@@ -31,7 +31,9 @@ def test_examples_in_docstrings(name):
 
 def test_there_are_examples():
     finder = doctest.DocTestFinder()
-    examples = [test for name in ("zheng17._recipe", "zheng17.pp") for test in finder.find(importlib.import_module(name))]
+    examples = [
+        test for name in ("zheng17._recipe", "zheng17.pp") for test in finder.find(importlib.import_module(name))
+    ]
     assert sum(len(test.examples) for test in examples) > 20
 
 

@@ -58,10 +58,14 @@ def same_class(found, expected) -> None:
 
 
 @pytest.mark.scanpy
-@pytest.mark.parametrize("limit", [{"min_counts": 40}, {"min_cells": 30}, {"max_counts": 300}, {"max_cells": 400}], ids=str)
+@pytest.mark.parametrize(
+    "limit", [{"min_counts": 40}, {"min_cells": 30}, {"max_counts": 300}, {"max_cells": 400}], ids=str
+)
 def test_filter_genes(sc, twice, limit):
     ours, theirs = twice
-    for found, expected in zip(pp.filter_genes(ours, inplace=False, **limit), sc.pp.filter_genes(theirs, inplace=False, **limit)):
+    for found, expected in zip(
+        pp.filter_genes(ours, inplace=False, **limit), sc.pp.filter_genes(theirs, inplace=False, **limit)
+    ):
         assert_close(found, expected)
     keep, number = pp.filter_genes(ours.X, **limit)
     pp.filter_genes(ours, **limit)
@@ -75,7 +79,9 @@ def test_filter_genes(sc, twice, limit):
 
 
 @pytest.mark.scanpy
-@pytest.mark.parametrize("options", [{}, {"target_sum": 1e4}, {"exclude_highly_expressed": True, "max_fraction": 0.02}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"target_sum": 1e4}, {"exclude_highly_expressed": True, "max_fraction": 0.02}], ids=str
+)
 def test_normalize_total(sc, twice, options):
     ours, theirs = twice
     before = ours.copy()
@@ -103,7 +109,9 @@ def test_log1p(sc, twice, base):
 
 
 @pytest.mark.scanpy
-@pytest.mark.parametrize("options", [{"n_top_genes": 60}, {}, {"n_top_genes": 60, "filter_unexpressed_genes": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"n_top_genes": 60}, {}, {"n_top_genes": 60, "filter_unexpressed_genes": True}], ids=str
+)
 def test_highly_variable_genes(sc, twice, options):
     ours, theirs = twice
     sc.pp.normalize_total(ours)
@@ -421,7 +429,9 @@ def test_matrices_instead_of_anndata(counts):
         assert_close(pp.log1p(before), np.log1p(values))
         assert_close(pp.scale(before), scaled)
         assert_close(before, x, 0)
-    np.testing.assert_array_equal(pp.log1p(np.array([[-1.0, -2.0, np.nan, np.inf]])), [[-np.inf, np.nan, np.nan, np.inf]])
+    np.testing.assert_array_equal(
+        pp.log1p(np.array([[-1.0, -2.0, np.nan, np.inf]])), [[-np.inf, np.nan, np.nan, np.inf]]
+    )
     for wrong in (np.array([["a"]]), np.zeros(3), np.zeros((2, 2), dtype=complex)):
         with pytest.raises(TypeError):
             pp.log1p(wrong)

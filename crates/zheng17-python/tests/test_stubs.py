@@ -21,7 +21,9 @@ def own_signature(of) -> list[tuple[str, bool, bool]]:
     """Name, whether by keyword only, whether it may be left out, of each parameter."""
     parameters = inspect.signature(of).parameters.values()
     return [
-        (one.name, one.kind is one.KEYWORD_ONLY, one.default is not one.empty) for one in parameters if one.name != "self"
+        (one.name, one.kind is one.KEYWORD_ONLY, one.default is not one.empty)
+        for one in parameters
+        if one.name != "self"
     ]
 
 
@@ -30,7 +32,10 @@ def stub_signature(function: ast.FunctionDef) -> list[tuple[str, bool, bool]]:
     arguments = function.args
     n_without = len(arguments.args) - len(arguments.defaults)
     found = [(one.arg, False, at >= n_without) for at, one in enumerate(arguments.args)]
-    found += [(one.arg, True, default is not None) for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    found += [
+        (one.arg, True, default is not None)
+        for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
     return [one for one in found if one[0] not in ("self", "cls")]
 
 

@@ -24,7 +24,8 @@ def class_of(x) -> type:
 
 def has_float64(x) -> bool:
     """Whether results are to have 64 bits: as scanpy does, they have the width of what comes in."""
-    return np.dtype(x.dtype) == np.float64
+    dtype = np.dtype(x.dtype)
+    return dtype.kind == "f" and dtype.itemsize >= 8
 
 
 def source(x, *, name: str = "X", cell_names=None, gene_names=None, first_cell: int = 0) -> Source:
@@ -65,7 +66,8 @@ def source(x, *, name: str = "X", cell_names=None, gene_names=None, first_cell: 
 
 
 def contiguous(array) -> np.ndarray:
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+    """The same numbers as this machine reads them: one after the other, aligned, in its byte order. No copy if they are."""
+    return np.require(array, array.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])
 
 
 def _values(array: np.ndarray, name: str) -> np.ndarray:

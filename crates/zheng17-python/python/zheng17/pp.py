@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ log = logging.getLogger("zheng17")
 
 _N_COMPS = 50
 _UNSET: Any = object()
+_NOTHING: Mapping = MappingProxyType({})
 
 
 def filter_genes(
@@ -279,7 +281,9 @@ def highly_variable_genes(
     """
     if flavor != "cell_ranger":
         asked = "scanpy's default" if flavor is _UNSET else repr(flavor)
-        raise ValueError(f'here is flavor="cell_ranger" only, not {asked}; scanpy.pp.highly_variable_genes has the others')
+        raise ValueError(
+            f'here is flavor="cell_ranger" only, not {asked}; scanpy.pp.highly_variable_genes has the others'
+        )
     _refuse("highly_variable_genes", batch_key=(batch_key, None), n_bins=(n_bins, 20))
     _refuse("highly_variable_genes", span=(span, 0.3), check_values=(check_values, True))
     limits = (min_disp, max_disp, min_mean, max_mean)
@@ -590,7 +594,6 @@ def _with_values(x, values: np.ndarray):
     return _matrix.class_of(x)((values.reshape(-1), x.indices[: x.nnz].copy(), x.indptr.copy()), shape=x.shape)
 
 
-
 def _replaced(x, mask: np.ndarray, rows):
     """A matrix like ``x`` with other rows where the mask is."""
     if _matrix.is_sparse(rows):
@@ -620,11 +623,11 @@ def _changed(
     *,
     x=None,
     layer: str | None = None,
-    obs: Mapping = {},
-    var: Mapping = {},
-    uns: Mapping = {},
-    obsm: Mapping = {},
-    varm: Mapping = {},
+    obs: Mapping = _NOTHING,
+    var: Mapping = _NOTHING,
+    uns: Mapping = _NOTHING,
+    obsm: Mapping = _NOTHING,
+    varm: Mapping = _NOTHING,
     genes=None,
 ):
     """Puts results where they belong: into a copy, or into the object. Until here, nothing of it was touched."""
