@@ -1,6 +1,6 @@
 //! Arrays of numpy, read where they are: by any thread, without the interpreter's lock, and without a copy.
 
-use numpy::{Element, PyArray1, PyArrayMethods as _, PyUntypedArray, PyUntypedArrayMethods as _};
+use numpy::{Element, PyArray1, PyArrayDyn, PyArrayMethods as _, PyUntypedArray, PyUntypedArrayMethods as _};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use zheng17_core::numbers::{StoredNumber, smallest_values};
@@ -42,6 +42,39 @@ impl<T: Element + Copy> Borrowed<T> {
         }
         // SAFETY: `of` saw a contiguous, aligned array of this type and length, and the owner keeps it.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+/// The numbers of an array of one or two dimensions, copied row by row, however they lie. Arrays that came over a network may start
+/// at any byte, which Rust's slices may not.
+pub(crate) struct Copied<T> {
+    /// The numbers.
+    pub(crate) values: Vec<T>,
+    /// Their number in each dimension.
+    pub(crate) shape: Vec<usize>,
+}
+
+impl<T: Element + Copy> FromPyObject<'_, '_> for Copied<T> {
+    type Error = PyErr;
+
+    fn extract(array: pyo3::Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let typed = array.cast::<PyArrayDyn<T>>().map_err(PyErr::from)?;
+        let (shape, strides) = (typed.shape().to_vec(), typed.strides());
+        let (rows, columns, row_stride, column_stride) = match (shape.as_slice(), strides) {
+            (&[columns], &[stride]) => (1, columns, 0, stride),
+            (&[rows, columns], &[row_stride, column_stride]) => (rows, columns, row_stride, column_stride),
+            _ => return Err(PyTypeError::new_err(format!("an array of {} dimensions", shape.len()))),
+        };
+        let start = typed.data();
+        let mut values = Vec::with_capacity(rows * columns);
+        for row in 0..rows as isize {
+            for column in 0..columns as isize {
+                // SAFETY: numpy's strides lead to numbers of the array, at any byte; the array is alive.
+                values
+                    .push(unsafe { start.byte_offset(row * row_stride + column * column_stride).read_unaligned() });
+            }
+        }
+        Ok(Self { values, shape })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use numpy::{PyArray1, PyArray2, PyArrayMethods as _, PyReadonlyArray1, PyUntypedArrayMethods as _};
+use numpy::{PyArray1, PyArray2, PyArrayMethods as _};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use sha2::{Digest as _, Sha256};
@@ -17,6 +17,7 @@ use zheng17_core::source::CheckedSource;
 use zheng17_core::{ChunkKernels as _, ChunkSource as _, CsrBuffer, CsrView, Error, Result, Shape};
 use zheng17_kernels::{CountFolder, FastKernels, GramBlock, GramTotal, MomentFolder, Scores};
 
+use crate::arrays::Copied;
 use crate::errors::{OrException as _, exception};
 use crate::recipe::{Matrix, fill, scaled_f64, zeros};
 use crate::sources::Source;
@@ -171,10 +172,10 @@ fn for_each_part(source: &Source, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) 
 pub(crate) fn summarize(
     py: Python<'_>,
     source: &Source,
-    excluded: Option<PyReadonlyArray1<'_, bool>>,
+    excluded: Option<Copied<bool>>,
 ) -> PyResult<Summary> {
     let excluded: Option<Arc<[bool]>> =
-        excluded.map(|flags| flags.as_array().iter().copied().collect::<Vec<bool>>().into());
+        excluded.map(|flags| flags.values.into());
     let n_genes = source.inner.shape().n_genes;
     if excluded.as_ref().is_some_and(|flags| flags.len() != n_genes) {
         return Err(exception(&Error::usage("one flag for each gene is needed")));
@@ -193,11 +194,11 @@ pub(crate) fn summarize(
 pub(crate) fn select<'py>(
     py: Python<'py>,
     source: &Source,
-    genes: Option<PyReadonlyArray1<'py, i64>>,
+    genes: Option<Copied<i64>>,
 ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>, Bound<'py, PyAny>)> {
     let n_genes = source.inner.shape().n_genes;
     let genes: Vec<usize> = match genes {
-        Some(genes) => genes.as_array().iter().map(|&gene| gene as usize).collect(),
+        Some(genes) => genes.values.iter().map(|&gene| gene as usize).collect(),
         None => (0..n_genes).collect(),
     };
     if !genes.is_sorted_by(|a, b| a < b) || genes.last().is_some_and(|&last| last >= n_genes) {
@@ -228,7 +229,7 @@ pub(crate) fn select<'py>(
 pub(crate) fn moments(
     py: Python<'_>,
     source: &Source,
-    cell_scale: PyReadonlyArray1<'_, f64>,
+    cell_scale: Copied<f64>,
     arithmetic: &str,
     exponent: i32,
 ) -> PyResult<Moments> {
@@ -239,7 +240,7 @@ pub(crate) fn moments(
         "float32-log" => Arithmetic::Float32 { log: true, exponent },
         other => return Err(exception(&Error::usage(format!("there is no arithmetic \"{other}\"")))),
     };
-    let plan = MomentPlan { cell_scale: factors(source, &cell_scale)?, arithmetic };
+    let plan = MomentPlan { cell_scale: factors(source, cell_scale)?, arithmetic };
     py.detach(|| {
         let mut folder = MomentFolder::new(source.inner.shape().n_genes, &plan);
         for_each_part(source, &mut |part| folder.fold(local(source, part)))?;
@@ -249,12 +250,12 @@ pub(crate) fn moments(
 }
 
 /// The factors of the cells of a chunk.
-fn factors(source: &Source, cell_scale: &PyReadonlyArray1<'_, f64>) -> PyResult<Arc<[f64]>> {
-    let (found, wanted) = (cell_scale.len(), source.inner.shape().n_cells - source.first_cell);
+fn factors(source: &Source, cell_scale: Copied<f64>) -> PyResult<Arc<[f64]>> {
+    let (found, wanted) = (cell_scale.values.len(), source.inner.shape().n_cells - source.first_cell);
     if found != wanted {
         return Err(exception(&Error::usage(format!("{found} factors for {wanted} cells"))));
     }
-    Ok(cell_scale.as_array().iter().copied().collect::<Vec<f64>>().into())
+    Ok(cell_scale.values.into())
 }
 
 /// A part with its place in the chunk, for plans that have only the chunk's cells.
@@ -272,22 +273,21 @@ impl Scaling {
     #[new]
     #[pyo3(signature = (factors, log, mean, std, max_value=None))]
     fn new(
-        factors: PyReadonlyArray1<'_, f64>,
+        factors: Copied<f64>,
         log: bool,
-        mean: PyReadonlyArray1<'_, f64>,
-        std: PyReadonlyArray1<'_, f64>,
+        mean: Copied<f64>,
+        std: Copied<f64>,
         max_value: Option<f64>,
     ) -> PyResult<Self> {
-        if mean.len() != std.len() {
+        if mean.values.len() != std.values.len() {
             return Err(exception(&Error::usage("one mean and one standard deviation for each gene is needed")));
         }
-        let cell_scale: Vec<f64> = factors.as_array().iter().copied().collect();
         let inverse = |&deviation: &f64| if deviation > 0.0 { 1.0 / deviation } else { 0.0 };
         Ok(Self(OutputPlan {
-            cell_scale: cell_scale.into(),
+            cell_scale: factors.values.into(),
             log,
-            mean: mean.as_array().to_vec(),
-            inverse_deviation: std.as_array().iter().map(inverse).collect(),
+            mean: mean.values,
+            inverse_deviation: std.values.iter().map(inverse).collect(),
             max_value,
         }))
     }
@@ -357,16 +357,16 @@ impl Scaling {
     fn components<'py>(
         &self,
         py: Python<'py>,
-        products: &Bound<'py, PyArray2<f64>>,
-        sums: PyReadonlyArray1<'py, f64>,
+        products: Copied<f64>,
+        sums: Copied<f64>,
         n_cells: usize,
         n_comps: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
         let n_genes = self.0.n_genes();
-        if products.shape() != [n_genes, n_genes] || sums.len() != n_genes {
+        if products.shape != [n_genes, n_genes] || sums.values.len() != n_genes {
             return Err(exception(&Error::usage(format!("products of {n_genes} genes are needed"))));
         }
-        let gram = Gram { n_genes, products: products.to_vec()?, sums: sums.as_array().to_vec() };
+        let gram = Gram { n_genes, products: products.values, sums: sums.values };
         let pca = py
             .detach(|| {
                 let (n_components, _) = pca::number_of_components(Components::Exactly(n_comps), n_cells, n_genes)?;
@@ -387,17 +387,16 @@ impl Scaling {
         &self,
         py: Python<'py>,
         source: &Source,
-        loadings: &Bound<'py, PyArray2<f64>>,
-        offset: PyReadonlyArray1<'py, f64>,
+        loadings: Copied<f64>,
+        offset: Copied<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let n_components = offset.len();
-        if loadings.shape() != [self.0.n_genes(), n_components] {
+        let n_components = offset.values.len();
+        if loadings.shape != [self.0.n_genes(), n_components] {
             return Err(exception(&Error::usage(
                 "loadings are genes x components, and offsets one for each component",
             )));
         }
-        let weights = loadings.to_vec()?;
-        let projection = Projection { n_components, weights, offset: offset.as_array().to_vec() };
+        let projection = Projection { n_components, weights: loadings.values, offset: offset.values };
         let shape = [self.n_cells(source)?, n_components];
         let array = py
             .detach(|| {

@@ -1,7 +1,7 @@
 //! What merged summaries decide, step by step: target sum, genes, factors of cells, means and deviations. Knows no chunk and no
 //! engine; every number comes from the functions that the recipe itself uses.
 
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use zheng17_core::exact::{Arithmetic, CountSummary};
@@ -9,6 +9,7 @@ use zheng17_core::recipe::plan::{self, CellScaling};
 use zheng17_core::recipe::{Params, RecipeVersion, Statistics, Warning};
 use zheng17_core::{Error, Result, Shape};
 
+use crate::arrays::Copied;
 use crate::chunks::{Moments, Summary};
 use crate::errors::{OrException as _, exception};
 use crate::recipe::params;
@@ -155,10 +156,10 @@ pub(crate) fn float32_factors<'py>(
     py: Python<'py>,
     version: &str,
     target_sum: f64,
-    cell_totals: PyReadonlyArray1<'py, f64>,
+    cell_totals: Copied<f64>,
 ) -> PyResult<(Bound<'py, PyArray1<f64>>, &'static str, i32)> {
     let version = RecipeVersion::from_name(version).or_exception()?;
-    let plan = plan::float32_moments(&version, target_sum, cell_totals.as_slice()?);
+    let plan = plan::float32_moments(&version, target_sum, &cell_totals.values);
     let Arithmetic::Float32 { log, exponent } = plan.arithmetic else {
         return Err(exception(&Error::internal("32-bit values have an arithmetic of their own")));
     };
@@ -174,11 +175,11 @@ pub(crate) fn cell_factors<'py>(
     log: bool,
     target_sum: f64,
     hvg_target_sum: f64,
-    cell_totals: PyReadonlyArray1<'py, f64>,
-    hvg_totals: PyReadonlyArray1<'py, f64>,
+    cell_totals: Copied<f64>,
+    hvg_totals: Copied<f64>,
 ) -> PyResult<(Bound<'py, PyArray1<f64>>, bool, Bound<'py, PyArray1<f64>>, &'static str)> {
     let params = Params { version: RecipeVersion::from_name(version).or_exception()?, log, ..Params::default() };
-    let (totals, hvg_totals) = (cell_totals.as_slice()?, hvg_totals.as_slice()?);
+    let (totals, hvg_totals) = (&cell_totals.values, &hvg_totals.values);
     if totals.len() != hvg_totals.len() {
         return Err(exception(&Error::usage("totals of the same cells are needed")));
     }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
-use numpy::{Element, PyArray1, PyArray2, PyArrayMethods as _, PyReadonlyArray1};
+use numpy::{Element, PyArray1, PyArray2, PyArrayMethods as _};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use zheng17_core::backend::operations::ReductionSums;
@@ -22,7 +22,7 @@ use zheng17_core::source::{CheckedSource, place};
 use zheng17_core::{ChunkSource, Context, CsrBuffer, CsrView, Error, Result, Shape};
 use zheng17_kernels::{GramBlock, GramTotal, Scores};
 
-use crate::arrays::{Numbers, Positions};
+use crate::arrays::{Copied, Numbers, Positions};
 use crate::call::{Limits, interruptible};
 use crate::errors::{OrException as _, exception};
 use crate::recipe::{Matrix, fill, zeros};
@@ -288,10 +288,10 @@ pub(crate) fn scale_cells<'py>(
     py: Python<'py>,
     values: &Bound<'py, PyAny>,
     rows: &Bound<'py, PyAny>,
-    factors: PyReadonlyArray1<'py, f64>,
+    factors: Copied<f64>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let values = Numbers::of(values)?;
-    let factors: Vec<f64> = factors.as_array().to_vec();
+    let factors: Vec<f64> = factors.values;
     let n_cells = factors.len();
     let pointers: Vec<usize> = if let Ok(width) = rows.extract::<usize>() {
         (0..=n_cells).map(|row| row * width).collect()
@@ -325,14 +325,14 @@ pub(crate) fn divide_genes<'py>(
     py: Python<'py>,
     values: &Bound<'py, PyAny>,
     genes: &Bound<'py, PyAny>,
-    divisors: PyReadonlyArray1<'py, f64>,
+    divisors: Copied<f64>,
     max_value: Option<f64>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let values = Numbers::of(values)?;
     let mut of_entry = Vec::new();
     let genes = Positions::of(genes)?;
     genes.append(0..genes.len(), &mut of_entry).or_exception()?;
-    let divisors: Vec<f64> = divisors.as_array().to_vec();
+    let divisors: Vec<f64> = divisors.values;
     if of_entry.len() != values.len() || of_entry.iter().any(|&gene| gene as usize >= divisors.len()) {
         return Err(exception(&Error::usage("values, genes and divisors don't belong together")));
     }
@@ -354,14 +354,14 @@ pub(crate) fn divide_genes<'py>(
 pub(crate) fn standardise<'py>(
     py: Python<'py>,
     source: &Source,
-    mean: PyReadonlyArray1<'py, f64>,
-    std: PyReadonlyArray1<'py, f64>,
+    mean: Copied<f64>,
+    std: Copied<f64>,
     max_value: Option<f64>,
     float64: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let source = Arc::clone(&source.inner);
     let n_genes = source.shape().n_genes;
-    let (mean, std) = (mean.as_array().to_vec(), std.as_array().to_vec());
+    let (mean, std) = (mean.values, std.values);
     if mean.len() != n_genes || std.len() != n_genes {
         return Err(exception(&Error::usage(format!(
             "one mean and one standard deviation for each of {n_genes} genes"
@@ -418,8 +418,8 @@ fn standardised<V: Value + Element>(
 #[pyo3(signature = (means, variances, n_top_genes, absolute))]
 pub(crate) fn score_genes<'py>(
     py: Python<'py>,
-    means: PyReadonlyArray1<'py, f64>,
-    variances: PyReadonlyArray1<'py, f64>,
+    means: Copied<f64>,
+    variances: Copied<f64>,
     n_top_genes: Option<usize>,
     absolute: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -430,7 +430,7 @@ pub(crate) fn score_genes<'py>(
         ..RecipeVersion::EXACT
     };
     let version = if absolute { RecipeVersion::EXACT } else { SIGNED };
-    let (means, variances) = (means.as_array().to_vec(), variances.as_array().to_vec());
+    let (means, variances) = (means.values, variances.values);
     if means.len() != variances.len() || means.is_empty() {
         return Err(exception(&Error::usage("one mean and one variance for each gene is needed")));
     }

@@ -129,9 +129,8 @@ class SelectedCells:
 
     def source(self) -> Source:
         """A source over it, at its place among all cells."""
-        return Source.csr(
-            self.indptr, self.indices, self.data, self.n_genes, name="selected genes", first_cell=self.first_cell
-        )
+        arrays = (_matrix.contiguous(array) for array in (self.indptr, self.indices, self.data))
+        return Source.csr(*arrays, self.n_genes, name="selected genes", first_cell=self.first_cell)
 
     def rows(self, start: int, stop: int) -> SelectedCells:
         """Some consecutive cells of it."""

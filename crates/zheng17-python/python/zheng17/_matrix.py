@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import numpy as np
 from scipy import sparse
@@ -20,6 +21,12 @@ def is_sparse(x) -> bool:
 def class_of(x) -> type:
     """The class of scipy that a sparse matrix is of: a view of AnnData has a class of its own."""
     return next(parent for parent in type(x).__mro__ if parent.__module__.startswith("scipy."))
+
+
+def is_dask(x) -> bool:
+    """Whether this is an array of Dask, which is not imported to find that out."""
+    array = sys.modules.get("dask.array")
+    return array is not None and isinstance(x, array.Array)
 
 
 def has_float64(x) -> bool:
@@ -65,20 +72,20 @@ def source(x, *, name: str = "X", cell_names=None, gene_names=None, first_cell: 
     return Source.dense(_values(dense, name).reshape(-1), dense.shape[1], **names)
 
 
-def contiguous(array) -> np.ndarray:
+def contiguous(array, dtype=None) -> np.ndarray:
     """The same numbers as this machine reads them: one after the other, aligned, in its byte order. No copy if they are."""
-    return np.require(array, array.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])
+    return np.require(array, dtype or array.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])
 
 
 def _values(array: np.ndarray, name: str) -> np.ndarray:
     """Values in a number type that the native half reads."""
     kind, size = array.dtype.kind, array.dtype.itemsize
     if kind == "b":
-        return np.ascontiguousarray(array).view(np.uint8)
+        return contiguous(array).view(np.uint8)
     if kind == "f" and size == 2:
-        return np.ascontiguousarray(array, dtype=np.float32)
+        return contiguous(array, np.float32)
     if kind in "iu" or (kind == "f" and size <= 8):
         return contiguous(array)
     if kind == "f":
-        return np.ascontiguousarray(array, dtype=np.float64)
+        return contiguous(array, np.float64)
     raise TypeError(f"{name}: counts are expected, not values of type {array.dtype}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zheng17 import _zheng17
-from zheng17._anndata import result_of, source_of
+from zheng17 import _matrix, _zheng17
+from zheng17._anndata import counts_of, result_of, source_of
 from zheng17._files import tell
 from zheng17._progress import reporter
 
@@ -81,6 +81,17 @@ def recipe_zheng17(
     >>> adata.shape
     (100, 50)
     """
+    if _matrix.is_dask(counts_of(adata, layer)):
+        from zheng17 import dask
+
+        if backend != "auto" or threads is not None or progress:
+            raise ValueError(
+                "the counts are a Dask array: its workers compute with the threads they were given, and Dask's dashboard or "
+                "dask.diagnostics.ProgressBar show how far they are; backend, threads and progress are for matrices in memory"
+            )
+        return dask.recipe_zheng17(
+            adata, n_top_genes, log, plot, copy, version=version, n_comps=n_comps, layer=layer
+        )
     source, float64 = source_of(adata, layer)
     with reporter(progress) as report:
         result = _zheng17.recipe(
