@@ -70,8 +70,7 @@ impl<T: Element + Copy> FromPyObject<'_, '_> for Copied<T> {
         for row in 0..rows as isize {
             for column in 0..columns as isize {
                 // SAFETY: numpy's strides lead to numbers of the array, at any byte; the array is alive.
-                values
-                    .push(unsafe { start.byte_offset(row * row_stride + column * column_stride).read_unaligned() });
+                values.push(unsafe { start.byte_offset(row * row_stride + column * column_stride).read_unaligned() });
             }
         }
         Ok(Self { values, shape })

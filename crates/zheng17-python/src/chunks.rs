@@ -169,13 +169,8 @@ fn for_each_part(source: &Source, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) 
 /// Sums over the cells of a chunk. `excluded` has a flag for each gene that cell totals leave out.
 #[pyfunction]
 #[pyo3(signature = (source, excluded=None))]
-pub(crate) fn summarize(
-    py: Python<'_>,
-    source: &Source,
-    excluded: Option<Copied<bool>>,
-) -> PyResult<Summary> {
-    let excluded: Option<Arc<[bool]>> =
-        excluded.map(|flags| flags.values.into());
+pub(crate) fn summarize(py: Python<'_>, source: &Source, excluded: Option<Copied<bool>>) -> PyResult<Summary> {
+    let excluded: Option<Arc<[bool]>> = excluded.map(|flags| flags.values.into());
     let n_genes = source.inner.shape().n_genes;
     if excluded.as_ref().is_some_and(|flags| flags.len() != n_genes) {
         return Err(exception(&Error::usage("one flag for each gene is needed")));

@@ -161,7 +161,9 @@ def test_versions(cluster, module_counts, in_memory, version, log):
 )
 def test_kinds_of_chunks(cluster, module_counts, in_memory, convert):
     matrix = convert(module_counts)
-    assert_same(on_dask(lazy(matrix, 250), cluster), in_memory(matrix), cluster)
+    # Older AnnData takes no sparse arrays of its own, but Dask's.
+    whole = sparse.csr_matrix(matrix) if isinstance(matrix, sparse.csr_array) else matrix
+    assert_same(on_dask(lazy(matrix, 250), cluster), in_memory(whole), cluster)
 
 
 def test_genes_of_fractional_totals_and_duplicates(cluster, module_counts, in_memory):
@@ -243,13 +245,15 @@ def test_a_file_in_chunks_is_an_ordinary_array(file, module_counts):
         assert_same(adata, wanted)
 
 
-def test_real_files(shared, cluster):
-    for path in sorted((shared / "data").glob("*.h5"))[:2]:
+def test_real_files(shared, cluster, tmp_path):
+    for name in ("heart_1k_v2.10xv2.h5", "pbmc_1k_citeseq.10xv3.h5"):
+        path = shared / "data" / name
+        found = zheng17.run(path, tmp_path / "result.h5ad", force=True)
         adata = zheng17.dask.read(path, chunk_rows=333)
         zheng17.dask.recipe_zheng17(adata, client=cluster)
-        wanted = zheng17.run(path, os.devnull) if False else None
-        assert wanted is None
-        assert adata.n_vars == 1000
+        assert adata.uns["zheng17"]["summary_sha256"] == found["digest"]
+        assert list(adata.var_names) == found["selected_names"]
+        np.testing.assert_array_equal(computed(adata.X, cluster), anndata.read_h5ad(tmp_path / "result.h5ad").X)
 
 
 def test_what_tasks_know_of_files_is_names_and_numbers(file):
@@ -374,7 +378,8 @@ def test_no_summary_stays_on_the_cluster(cluster, module_counts):
             time.sleep(0.05)
 
     wait_for(lambda found: not any("zheng17" in key and "zheng17-select-" not in key for key in found))
-    assert sum("zheng17-select-" in key for key in keys()) == 15
+    # Some versions of Dask have two keys for a task that does what two did.
+    assert sum("zheng17-select-" in key for key in keys()) in (15, 30)
     del adata
     wait_for(lambda found: not any("zheng17" in key for key in found))
 
@@ -417,11 +422,11 @@ def test_chunks_of_genes_are_put_together_with_a_message(module_counts, in_memor
 
 
 def test_chunks_of_genes_that_are_too_many_or_too_large_are_refused(cluster):
-    many = da.zeros((10, 5000), chunks=(5, 1))
-    with pytest.raises(ValueError, match=r"X has 5000 chunks of genes, at most 1000 .* 10000 tasks; make it with .*chunks=\(5, -1\)"):
+    many = da.zeros((10, 1001), chunks=(5, 1))
+    with pytest.raises(ValueError, match=r"X has 1001 chunks of genes, at most 1000 .* 2002 tasks; make it with .*chunks=\(5, -1\)"):
         on_dask(many)
-    large = da.zeros((10_000_000, 30_000), chunks=(2_000_000, 10_000))
-    with pytest.raises(ValueError, match=r"2000000 cells x 30000 genes take about 447\.03 GiB, more than a quarter of the .* GiB"):
+    large = da.zeros((200_000, 30_000), chunks=(200_000, 10_000))
+    with pytest.raises(ValueError, match=r"200000 cells x 30000 genes take about 44\.70 GiB, more than a quarter of the .* GiB"):
         on_dask(large, cluster)
 
 
@@ -544,9 +549,9 @@ def test_little_memory_spills_and_nothing_is_left(tmp_path):
 
     def make(block_info=None):
         first, end = block_info[None]["array-location"][0]
-        generator = np.random.default_rng(first)
-        mean = np.random.default_rng(0).gamma(0.5, 1.0, n_genes)
-        return sparse.csr_matrix(generator.poisson(mean * generator.gamma(2.0, 0.5, (end - first, n_genes))).astype(np.float32))
+        most = np.random.default_rng(0).gamma(0.5, 2.0, n_genes).astype(np.float32)
+        random = np.random.default_rng(first).random((end - first, n_genes), dtype=np.float32)
+        return sparse.csr_matrix(np.floor(random * random * most * 3))
 
     sizes = (rows,) * (n_cells // rows)
     x = da.map_blocks(make, chunks=(sizes, (n_genes,)), dtype=np.float32, meta=sparse.csr_matrix((0, n_genes), dtype=np.float32))
@@ -562,8 +567,10 @@ def test_little_memory_spills_and_nothing_is_left(tmp_path):
             assert sum(spilled.values()) > 10_000_000
             assert any(path.is_file() and path.stat().st_size > 100_000 for path in tmp_path.rglob("*"))
             x = client.compute(da.stack([adata.X.sum(), (adata.X**2).sum()])).result()
-            np.testing.assert_allclose(x, [0, (n_cells - 1) * 1000], atol=20, rtol=1e-5)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+            n_varying = (adata.var["std"] > 0).sum()
+            np.testing.assert_allclose(x, [0, (n_cells - 1) * n_varying], atol=20, rtol=1e-4)
+    # But the locks of Dask itself.
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
 
 
 def n_threads(pid: int) -> int:
@@ -575,8 +582,8 @@ def test_workers_keep_to_their_threads(module_counts, in_memory):
     large = sparse.vstack([module_counts] * 40, format="csr")
     with start_cluster(1) as cluster, Client(cluster, set_as_default=False) as client:
         (pid,) = pids(client).values()
-        # Dask's own threads have started after this.
-        on_dask(lazy(module_counts, 100), client, n_comps=5)
+        # Dask's own threads have started after this: what moves large chunks has one.
+        client.compute(lazy(large, 6000).map_blocks(lambda block: block[:, :300].toarray(), dtype=np.float32)).result()
         before = n_threads(pid)
         most = 0
         stop = threading.Event()

@@ -194,8 +194,9 @@ def read(
         import h5py
 
         with h5py.File(path, "r") as stored:
-            obs = anndata.io.read_elem(stored["obs"])
-            var = anndata.io.read_elem(stored["raw/var" if raw else "var"])
+            # AnnData 0.10 has it in another place.
+            read_elem = (anndata.io if hasattr(anndata, "io") else anndata.experimental).read_elem
+            obs, var = read_elem(stored["obs"]), read_elem(stored["raw/var" if raw else "var"])
             matrix = stored["raw/X" if raw else "X" if layer is None else f"layers/{layer}"]
             float64 = (matrix["data"] if isinstance(matrix, h5py.Group) else matrix).dtype == np.float64
     rows = tuple(min(chunk_rows, n_cells - first) for first in range(0, n_cells, chunk_rows))
