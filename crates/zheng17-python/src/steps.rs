@@ -416,13 +416,13 @@ fn standardised<V: Value + Element>(
 /// `n_top_genes` none is selected.
 #[pyfunction]
 #[pyo3(signature = (means, variances, n_top_genes, absolute))]
-pub(crate) fn score_genes<'py>(
-    py: Python<'py>,
+pub(crate) fn score_genes(
+    py: Python<'_>,
     means: Copied<f64>,
     variances: Copied<f64>,
     n_top_genes: Option<usize>,
     absolute: bool,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<Bound<'_, PyDict>> {
     const SIGNED: RecipeVersion = RecipeVersion {
         name: "scanpy.pp.highly_variable_genes",
         signed_score: true,
