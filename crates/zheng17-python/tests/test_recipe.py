@@ -332,7 +332,9 @@ def test_scanpys_own_recipe(counts, log):
         assert_close(ours.X, theirs.X)
         for column in ("n_counts", "mean", "std"):
             assert_close(ours.var[column], theirs.var[column])
-        assert_close(ours.obs["n_counts_all"], theirs.obs["n_counts_all"])
+        # Releases up to 1.10 keep the totals themselves.
+        over = 1 if theirs.obs["n_counts_all"].mean() < 10 else ours.uns["zheng17"]["target_sum"]
+        assert_close(ours.obs["n_counts_all"] * over, theirs.obs["n_counts_all"])
         assert ("log1p" in ours.uns) == ("log1p" in theirs.uns) == log
 
 
