@@ -32,7 +32,8 @@ def recipe_zheng17(
     Parameters
     ----------
     adata
-        Counts, cells x genes: X may be a CSR, CSC or other sparse matrix or array of scipy, a dense array, or in a file (backed; it is read a few cells at a time and never loaded). Any number type.
+        Counts, cells x genes: X may be a CSR, CSC or other sparse matrix or array of scipy, a dense array, in a file (backed; it is
+        read a few cells at a time and never loaded), or in chunks of Dask (see :mod:`zheng17.dask`). Any number type.
     n_top_genes
         How many genes to keep.
     log
