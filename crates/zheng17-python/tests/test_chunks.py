@@ -102,7 +102,9 @@ def test_duplicates_are_counted_in_all_chunks(counts):
 
 def test_selected_cells_are_few_and_enough(counts):
     chunks = chunks_of(counts, 200)
-    plan = zheng17.plan_from(zheng17.Summary.merge([zheng17.summarize(X, first) for first, X in chunks]), n_top_genes=60)
+    plan = zheng17.plan_from(
+        zheng17.Summary.merge([zheng17.summarize(X, first) for first, X in chunks]), n_top_genes=60
+    )
     kept = [(first, plan.select(X, first)) for first, X in chunks]
     assert sum(len(cells.data) for _, cells in kept) < counts.nnz / 2
     while not plan.ready:

@@ -1,8 +1,8 @@
 """The recipe on chunks of cells, for those who bring their own engine: summarise, merge, plan, apply.
 
-A chunk is some consecutive cells, in any kind of matrix. Nothing here knows other chunks, workers or files. What travels is small:
-a summary has a few numbers for each gene and one for each cell of the chunk; what chunks need to know has a few numbers for each
-gene.
+A chunk is some consecutive cells, in any kind of matrix. Nothing here knows other chunks, workers or files. What
+travels is small: a summary has a few numbers for each gene and one for each cell of the chunk; what chunks need to know
+has a few numbers for each gene.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def plan_from(
 ) -> Plan:
     """Plan the recipe from the summary of all cells.
 
-    The plan asks for more until it is ready: it needs to know the totals over the selected genes, and then the moments of the
-    normalised values. Both are sums over chunks again, over few entries.
+    The plan asks for more until it is ready: it needs to know the totals over the selected genes, and then the moments
+    of the normalised values. Both are sums over chunks again, over few entries.
 
     Parameters
     ----------
@@ -310,14 +310,20 @@ class Plan:
     def components(self, gram: Gram, n_comps: int) -> Components:
         """Principal components of all cells, exactly, from the sums that :meth:`ChunkPlan.gram` has, merged."""
         cells = np.empty(0)
-        scaling = _zheng17.Scaling(cells, self.result["logged"], self.chunks.mean, self.chunks.std, self.chunks.max_value)
+        scaling = _zheng17.Scaling(
+            cells, self.result["logged"], self.chunks.mean, self.chunks.std, self.chunks.max_value
+        )
         found = scaling.components(gram.products, gram.sums, self.summary.n_cells, n_comps)
         return Components(**found)
 
     def _planner(self) -> _zheng17.Planner:
         chunks = self.chunks
         return _zheng17.Planner(
-            self.summary, version=chunks.version, n_top_genes=self.n_top_genes, log=chunks.log, max_value=chunks.max_value
+            self.summary,
+            version=chunks.version,
+            n_top_genes=self.n_top_genes,
+            log=chunks.log,
+            max_value=chunks.max_value,
         )
 
     def _begun(self) -> Plan:
@@ -328,7 +334,9 @@ class Plan:
         target_sum = planner.float32_target()
         if target_sum is None:
             return self._with_genes(None)
-        return dataclasses.replace(self, chunks=dataclasses.replace(self.chunks, stage="moments", target_sum=target_sum))
+        return dataclasses.replace(
+            self, chunks=dataclasses.replace(self.chunks, stage="moments", target_sum=target_sum)
+        )
 
     def _with_genes(self, moments: Moments | None) -> Plan:
         result = self._planner().select_genes(moments)

@@ -1,7 +1,7 @@
 """The recipe on Dask: matrices in row chunks, on one machine or many. The only module that knows Dask.
 
-Workers sum up chunks, sums are merged by tree, the plan is made on the client, and the result is a lazy array. The matrix stays
-where it is: what travels is a few numbers for each gene and each cell.
+Workers sum up chunks, sums are merged by tree, the plan is made on the client, and the result is a lazy array. The
+matrix stays where it is: what travels is a few numbers for each gene and each cell.
 
 ===========================  ==========================================================================================
 :func:`recipe_zheng17`       the recipe on an AnnData whose counts are a Dask array
@@ -46,7 +46,8 @@ _MOST_GENE_CHUNKS = 1000
 #: A chunk of all genes must fit into this share of a worker's memory.
 _SHARE_OF_MEMORY = 1 / 4
 
-#: Where nothing is stored yet that could be counted: of sparse counts, one in so many is not zero, and takes so many bytes.
+#: Where nothing is stored yet that could be counted: of sparse counts, one in so many is not zero, and takes so many
+#: bytes.
 _ONE_STORED_IN, _STORED_BYTES = 10, 12
 
 #: What :func:`read` made, by the name of the array: its chunks can be read without a matrix in between.
@@ -66,16 +67,17 @@ def recipe_zheng17(
     client=None,
     keep: bool | None = None,
 ):
-    """Run :func:`zheng17.recipe_zheng17` on counts in chunks of Dask, which that function does by itself on seeing them.
+    """Run :func:`zheng17.recipe_zheng17` on counts in chunks of Dask, which that function does by itself on seeing
+    them.
 
-    Three small reductions are computed: sums over all genes, totals over the selected genes, their moments (and sums of products
-    with ``n_comps``). The rest is lazy.
+    Three small reductions are computed: sums over all genes, totals over the selected genes, their moments (and sums of
+    products with ``n_comps``). The rest is lazy.
 
     Parameters
     ----------
     adata
-        X, or the layer, is a Dask array of cells x genes. Its chunks are sparse matrices or arrays of scipy, or dense. Chunks of
-        cells are as they come; chunks of genes are put together first.
+        X, or the layer, is a Dask array of cells x genes. Its chunks are sparse matrices or arrays of scipy, or dense.
+        Chunks of cells are as they come; chunks of genes are put together first.
     n_top_genes, log, plot, copy, n_comps, layer
         As in :func:`zheng17.recipe_zheng17`.
     version
@@ -83,21 +85,22 @@ def recipe_zheng17(
     client
         A ``distributed.Client``. If not given, what Dask would use: the current client, or a scheduler of this machine.
     keep
-        Whether workers keep the counts of selected genes, 5 to 15 % of all, in memory (a cluster writes them to disk if there
-        is too little). If not, they are selected again for each use. If not given: with a client yes, else no.
+        Whether workers keep the counts of selected genes, 5 to 15 % of all, in memory (a cluster writes them to disk if
+        there is too little). If not, they are selected again for each use. If not given: with a client yes, else no.
 
     Returns
     -------
     AnnData | None
-        As :func:`zheng17.recipe_zheng17`, with ``X`` and ``obsm["X_pca"]`` lazy Dask arrays in the chunks of the counts; a column
-        of ``X`` is computed without the others. The bits are those of :func:`zheng17.recipe_zheng17` on the matrix in memory,
-        whatever the chunks and workers; components agree to 1e-6, and have the same bits for the same chunks.
+        As :func:`zheng17.recipe_zheng17`, with ``X`` and ``obsm["X_pca"]`` lazy Dask arrays in the chunks of the
+        counts; a column of ``X`` is computed without the others. The bits are those of :func:`zheng17.recipe_zheng17`
+        on the matrix in memory, whatever the chunks and workers; components agree to 1e-6, and have the same bits for
+        the same chunks.
 
     Raises
     ------
     ValueError
-        For counts that are negative or not finite, naming cell and gene; for parameters that make no sense; for chunks of genes
-        that can't be put together in memory.
+        For counts that are negative or not finite, naming cell and gene; for parameters that make no sense; for chunks
+        of genes that can't be put together in memory.
     NotImplementedError
         For ``"scanpy-1.4"``.
 
@@ -112,7 +115,9 @@ def recipe_zheng17(
     """
     counts = counts_of(adata, layer)
     if not isinstance(counts, da.Array):
-        raise TypeError(f"a Dask array is expected, not {type(counts).__name__}; zheng17.recipe_zheng17 takes the others")
+        raise TypeError(
+            f"a Dask array is expected, not {type(counts).__name__}; zheng17.recipe_zheng17 takes the others"
+        )
     name = "X" if layer is None else f"layers[{layer!r}]"
     # The version is looked at before anything is computed.
     _check_parameters(n_top_genes, log, version)
@@ -161,7 +166,8 @@ def read(
 ):
     """A file of counts as an AnnData whose X is a Dask array. Nothing but names is read.
 
-    Each chunk is a task that knows path and rows; each process opens the file once. All workers must see it under this path.
+    Each chunk is a task that knows path and rows; each process opens the file once. All workers must see it under this
+    path.
 
     Parameters
     ----------
@@ -171,6 +177,10 @@ def read(
         Cells in a chunk. Multiples of the file's own chunks of compression are read best.
     layer, raw, genome, feature_type
         As in :func:`zheng17.run`.
+
+    Notes
+    -----
+    Matrix Market files have no order to rely on: each process keeps the whole matrix.
 
     Raises
     ------
@@ -183,9 +193,8 @@ def read(
     if chunk_rows < 1:
         raise ValueError(f"chunk_rows must be 1 or more, not {chunk_rows}")
     path = os.path.abspath(os.fspath(path))
-    status = os.stat(path)
     choice = {"layer": layer, "raw": raw, "genome": genome, "feature_type": feature_type}
-    file = _File(path, tuple(choice.items()), (status.st_size, status.st_mtime_ns))
+    file = _File(path, tuple(choice.items()), _stamp(path))
     source = file.source()
     n_cells, n_genes = source.shape
     float64 = False
@@ -229,7 +238,14 @@ class _File:
 
 @functools.lru_cache(maxsize=4)
 def _open(file: _File) -> Source:
+    if _stamp(file.path) != file.stamp:
+        raise ValueError(f"{file.path} is not the file any more that it was when zheng17.dask.read saw it")
     return Source.file(file.path, **dict(file.choice))
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
 
 
 def _is_h5ad(path: str) -> bool:
@@ -401,7 +417,14 @@ def _scaled(selected: da.Array, plan: ChunkPlan, float64: bool) -> da.Array:
     meta = np.empty((0, 0), dtype=dtype)
     chunks = (rows, (n_genes,))
     cells = da.map_blocks(
-        _ScaledCells, selected, plan=plan, float64=float64, dtype=dtype, chunks=chunks, meta=meta, token="zheng17-scaling"
+        _ScaledCells,
+        selected,
+        plan=plan,
+        float64=float64,
+        dtype=dtype,
+        chunks=chunks,
+        meta=meta,
+        token="zheng17-scaling",
     )
     name = f"zheng17-scale-{tokenize(cells.name)}"
     everything = (slice(None), slice(None))
@@ -443,8 +466,8 @@ def _check_components(n_comps: int, plan: Plan) -> None:
     most = min(plan.summary.n_cells, len(plan.chunks.selected)) - 1
     if not 0 < n_comps <= most:
         raise ValueError(
-            f"{n_comps} principal components asked for, but {plan.summary.n_cells} cells and {len(plan.chunks.selected)} selected "
-            f"genes have at most {most}"
+            f"{n_comps} principal components asked for, but {plan.summary.n_cells} cells and "
+            f"{len(plan.chunks.selected)} selected genes have at most {most}"
         )
 
 
@@ -463,12 +486,14 @@ def _with_names(message: str, adata) -> str:
 def _row_chunks(x: da.Array, name: str, engine: _Engine) -> da.Array:
     """The array with all genes in each chunk."""
     if x.ndim != 2 or any(np.isnan(size) for sizes in x.chunks for size in sizes):
-        raise ValueError(f"{name}: a matrix with chunks of known size is needed; {name}.compute_chunk_sizes() finds them out")
+        raise ValueError(
+            f"{name}: a matrix with chunks of known size is needed; {name}.compute_chunk_sizes() finds them out"
+        )
     n_chunks, n_genes = len(x.chunks[1]), x.shape[1]
     if n_chunks == 1:
         return x
     rows = max(x.chunks[0])
-    advice = f'make it with chunks of whole rows: chunks=({rows}, -1) where it is read, or {name}.rechunk({{1: -1}})'
+    advice = f"make it with chunks of whole rows: chunks=({rows}, -1) where it is read, or {name}.rechunk({{1: -1}})"
     if n_chunks > _MOST_GENE_CHUNKS:
         raise ValueError(
             f"{name} has {n_chunks} chunks of genes, at most {_MOST_GENE_CHUNKS} are put together, since that takes "
