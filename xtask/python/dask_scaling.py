@@ -93,6 +93,36 @@ def parts(path, repeats, chunk_rows):
     return found
 
 
+#: Bytes a second between two machines: 10 Gbit Ethernet.
+BANDWIDTH = 1.2e9
+
+#: Summaries that one task merges.
+MERGED_AT_ONCE = 8
+
+
+def predicted(terms, overhead_s, n_chunks, size, n_workers, from_file=False):
+    """Seconds by the model of docs/dask.md. `size` is that of a chunk over that of the chunk that `terms` are of."""
+    rounds = -(-n_chunks // n_workers)
+    steps = ("summarize_s", "select_s", "look_selected_s", "deviations_s", "apply_s")
+    work = rounds * size * (sum(terms[step] for step in steps) + 2 * terms["read_s"] * from_file)
+    # A summary has a few numbers for each gene, whatever the chunk.
+    merging = n_chunks / n_workers * (terms["pickle_s"] + terms["unpickle_s"] + terms["merge_s"])
+    depth, left = 0, n_chunks
+    while left > 1:
+        depth, left = depth + 1, -(-left // MERGED_AT_ONCE)
+    moving = depth * MERGED_AT_ONCE * terms["summary_bytes"] / BANDWIDTH * (n_workers > 1)
+    return terms["plan_s"] + overhead_s * n_tasks(n_chunks) + work + merging + moving
+
+
+def n_tasks(n_chunks):
+    """A chunk has tasks for totals, genes, their totals, their moments and X; each of three reductions has merges."""
+    merges, left = 0, n_chunks
+    while left > 1:
+        left = -(-left // MERGED_AT_ONCE)
+        merges += left
+    return 5 * n_chunks + 3 * max(merges, 1)
+
+
 def computed(client, array):
     """Computes an array where the workers are, and lets it go."""
     array = client.persist(array)
@@ -166,8 +196,7 @@ def on_cluster(path, repeats, chunk_rows, n_workers):
 
         n_chunks = tiny.numblocks[0]
         seconds, _ = timed(many, repeats)
-        # A chunk has tasks for totals, genes, their totals, their moments and X; each reduction has merges.
-        found["tasks"] = n_chunks * 5 + 3 * (-(-n_chunks // 8) + -(-n_chunks // 64) + 1)
+        found["tasks"] = n_tasks(n_chunks)
         found["overhead_per_task_s"] = seconds / found["tasks"]
         return found
 
@@ -175,11 +204,25 @@ def on_cluster(path, repeats, chunk_rows, n_workers):
 def main():
     path, repeats, chunk_rows = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     found = {"chunk_rows": chunk_rows, "repeats": repeats, "parts": parts(path, repeats, chunk_rows)}
+    found["n_cells"] = zheng17.dask.read(path).n_obs
     for n_workers in (1, 2):
         found[f"{n_workers} workers"] = on_cluster(path, repeats, chunk_rows, n_workers)
     found["in memory"] = in_memory(path, repeats)
     one, two = found["1 workers"], found["2 workers"]
     found["two against one"] = {which: one[which] / two[which] for which in ("from file", "from memory")}
+    # Calibrated with one worker alone: what two take, and what the field's benchmark set would take, in chunks of 10,000 cells.
+    terms, overhead_s = found["parts"], one["overhead_per_task_s"]
+    n_chunks = -(-found["n_cells"] // chunk_rows)
+    found["model"] = {
+        "here": {
+            which: [predicted(terms, overhead_s, n_chunks, 1, n, which == "from file") for n in (1, 2)]
+            for which in ("from memory", "from file")
+        },
+        "1.3 M cells, from memory": {
+            n: predicted(terms, overhead_s, 131, 2_624_828_308 / 130.6 / terms["entries"], n)
+            for n in (1, 2, 4, 8, 16, 32, 64)
+        },
+    }
     print(json.dumps(found))
 
 

@@ -119,8 +119,7 @@ def assert_same(adata, wanted, client=None):
     np.testing.assert_array_equal(x, wanted.X)
 
 
-# --- the same bits
-# --------------------------------------------------------------------------------------------------------------
+# --- the same bits ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chunks", [7, 100, (1, 299, 50, 250), 600], ids=str)
@@ -204,8 +203,7 @@ def test_layers_stay_lazy_and_the_object_is_untouched_by_copies(module_counts, i
     assert new.layers["counts"].shape == new.shape
 
 
-# --- files
-# ----------------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -305,8 +303,7 @@ def test_lazy_objects_of_anndata(file, in_memory):
         assert adata.var["biotype"].iloc[0] == "protein"
 
 
-# --- what is computed, and when
-# -------------------------------------------------------------------------------------------------
+# --- what is computed, and when ---------------------------------------------------------------------------------------
 
 
 class Tasks(Callback):
@@ -425,8 +422,7 @@ def test_a_column_of_the_result_is_computed_alone(module_counts, in_memory, monk
         np.testing.assert_array_equal(adata.X[:, [9, 1]].compute(), wanted.X[:, [9, 1]])
 
 
-# --- what is refused, and what is said
-# ------------------------------------------------------------------------------------------
+# --- what is refused, and what is said --------------------------------------------------------------------------------
 
 
 def test_chunks_of_genes_are_put_together_with_a_message(module_counts, in_memory, caplog):
@@ -513,6 +509,23 @@ def test_a_wrong_value_in_a_file_is_named_too(cluster, module_counts, tmp_path):
         zheng17.dask.recipe_zheng17(zheng17.dask.read(tmp_path / "broken.h5ad", chunk_rows=100), client=cluster)
 
 
+def test_arrays_of_query_planning_are_refused():
+    script = """
+import dask
+dask.config.set({"array.query-planning": True})
+import anndata, dask.array as da, zheng17
+if hasattr(da.zeros((2, 2)), "to_delayed"):
+    print("query-planning")
+else:
+    try:
+        zheng17.recipe_zheng17(anndata.AnnData(da.zeros((20, 30), chunks=(10, 30))))
+    except NotImplementedError as error:
+        print(error)
+"""
+    found = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True)
+    assert "query-planning" in found.stdout
+
+
 def test_without_dask_all_else_works():
     script = """
 import sys
@@ -529,8 +542,7 @@ except ImportError as error:
     assert found.stdout.strip() == "(50, 20) zheng17.dask needs Dask: pip install zheng17[dask]"
 
 
-# --- workers
-# ---------------------------------------------------------------------------------------------------------------------
+# --- workers ----------------------------------------------------------------------------------------------------------
 
 
 def pids(client) -> dict:

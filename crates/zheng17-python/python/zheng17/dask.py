@@ -118,6 +118,11 @@ def recipe_zheng17(
         raise TypeError(
             f"a Dask array is expected, not {type(counts).__name__}; zheng17.recipe_zheng17 takes the others"
         )
+    if not hasattr(counts, "to_delayed"):
+        raise NotImplementedError(
+            "arrays of Dask's experimental query planning have no graph to work on: "
+            'dask.config.set({"array.query-planning": False}) before dask.array is imported'
+        )
     name = "X" if layer is None else f"layers[{layer!r}]"
     # The version is looked at before anything is computed.
     _check_parameters(n_top_genes, log, version)
