@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
 mod bench;
+mod codegen;
 mod command;
 mod conformance;
 mod libhdf5;
@@ -35,6 +36,8 @@ enum Task {
     Conformance(conformance::ConformanceArguments),
     /// Make a plugin that compiles and passes the suite, to write yours in: plugins/NAME, or FOLDER/NAME outside of this workspace.
     NewPlugin(new_plugin::NewPluginArguments),
+    /// Compile the kernels of the CUDA backend to the PTX that the repository holds; fetches the compiler.
+    Codegen(codegen::CodegenArguments),
     /// Measure speed and memory beside scanpy; print tables.
     ///
     /// Inputs are simulated into target/bench and kept; all of them and the largest outputs take some 20 GB. The machine should
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Task::Test { full } => test::run(full),
         Task::Conformance(arguments) => conformance::run(&arguments),
         Task::NewPlugin(arguments) => new_plugin::run(&arguments),
+        Task::Codegen(arguments) => codegen::run_task(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

@@ -83,7 +83,8 @@ fn has_packages(python: &Path) -> bool {
     output(python, &["-W", "ignore", "-c", IMPORTS]).is_some()
 }
 
-fn best_python() -> Option<PathBuf> {
+/// The newest Python up to 3.13 on the PATH or among pyenv's versions, or a later one.
+pub(crate) fn best_python() -> Option<PathBuf> {
     let mut candidates: Vec<PathBuf> = (10..=14).map(|minor| format!("python3.{minor}").into()).collect();
     candidates.push("python3".into());
     let pyenv = std::env::var_os("PYENV_ROOT")

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{self, cargo, run_looking};
-use crate::{libhdf5, python};
+use crate::{codegen, libhdf5, python};
 
 /// Runs all checks and tests; `full` installs what some need first, and then skips nothing.
 pub(crate) fn run(full: bool) -> Result<(), String> {
@@ -17,6 +17,7 @@ pub(crate) fn run(full: bool) -> Result<(), String> {
     tally.test(&["test", "--workspace", "--all-targets"])?;
     tally.test(&["test", "--workspace", "--doc"])?;
     tally.test_libhdf5(full)?;
+    tally.test_device_code(full)?;
     tally.test_python_package()?;
     tally.finish(full)
 }
@@ -99,6 +100,21 @@ impl Tally {
         let tests = ["layouts", "odd_files", "real_files", "copy_rest", "write_h5ad", "write_tenx"];
         let tests = tests.iter().flat_map(|test| ["--test", test]);
         self.test(&["test"].into_iter().chain(package).chain(tests).collect::<Vec<_>>())
+    }
+
+    /// Tests that the compiled kernels are what their sources give, and fit the GPUs that they are for.
+    fn test_device_code(&mut self, full: bool) -> Result<(), String> {
+        if !full {
+            return self.skip("compiled kernels", "runs with --full");
+        }
+        match codegen::check() {
+            Ok(()) => self.passed += 1,
+            Err(error) => {
+                println!("{error}");
+                self.failed += 1;
+            }
+        }
+        Ok(())
     }
 
     /// Tests the Python package as `pip install` makes it, with the newest scanpy and with older ones.

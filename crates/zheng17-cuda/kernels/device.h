@@ -15,7 +15,8 @@ typedef long long i64;
 #include "emulator.h"
 #endif
 
-#define KERNEL extern "C" __global__ void __launch_bounds__(256)
+// Four blocks of 256 threads on a processor leave each thread 64 registers.
+#define KERNEL extern "C" __global__ void __launch_bounds__(256, 4)
 
 constexpr u32 EVERY_LANE = 0xffffffffu;
 constexpr u32 NOT_SELECTED = 0xffffffffu;
