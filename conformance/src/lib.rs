@@ -48,7 +48,7 @@ pub fn built_in() -> Result<Vec<Subject>> {
 /// # Errors
 /// Those of loading it.
 pub fn plugin(path: &Path) -> Result<(Subject, Vec<&'static str>)> {
-    let name = zheng17::load_plugin(path)?.name;
+    let name = zheng17::load_watched_plugin(path)?.name;
     Ok((Subject::new(zheng17::registry()?.create(&name)?), LoadedPlugin::load(path)?.functions()))
 }
 

@@ -18,6 +18,9 @@
 // The minor version: a larger one has more at the end of `Plugin`, or more flags.
 #define ZHENG17_ABI_MINOR 0
 
+// The longest name of a plugin, in bytes.
+#define ZHENG17_LONGEST_NAME 64
+
 // Flag: functions may be called from several threads at once. Without it the host makes one call at a time.
 #define ZHENG17_FLAG_CONCURRENT 1
 
@@ -218,7 +221,7 @@ typedef struct {
   uint32_t abi_minor;
   // `FLAG_*`, added.
   uint32_t flags;
-  // The name that users choose the backend by: letters, digits, `-` and `_`.
+  // The name that users choose the backend by: small letters, digits, `-` and `_`, a letter first, at most 64 of them.
   const char *name;
   // One line on what it is.
   const char *description;

@@ -322,11 +322,14 @@ pub(crate) struct CheckArguments {
     /// The plugin, a shared library
     pub(crate) plugin: PathBuf,
     /// How many seconds it may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) time_limit: u64,
     /// As the process that is watched does
     #[arg(long, hide = true)]
     pub(crate) in_this_process: bool,
+    /// Only say what it is
+    #[arg(long, hide = true)]
+    pub(crate) only_load: bool,
 }
 
 /// Write a file of simulated counts: cell types with marker genes, cells of various sizes

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod backends;
+mod check;
 mod demo;
 mod inspect;
 mod plan;

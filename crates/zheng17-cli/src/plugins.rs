@@ -3,19 +3,15 @@
 //! Looking for plugins runs their code, so nobody's folder is read by chance: never the current one, and the user's own only if
 //! nobody else can have put something there.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use zheng17_core::backend::{BackendEntry, Determinism, Origin};
-use zheng17_core::recipe::{self, Outcome, Params};
-use zheng17_core::{AnyBackend, ChunkSource, Context, Error, ErrorKind, Result};
-use zheng17_simulate::{Parameters, Simulation};
+use zheng17_core::backend::{BackendEntry, Origin};
+use zheng17_core::{Error, Result};
 
-use crate::arguments::{CheckArguments, PluginsArguments, PluginsCommand};
+use crate::arguments::{PluginsArguments, PluginsCommand};
+use crate::check::{check, look};
 use crate::terminal::{complain, say};
 
 /// Folders to look for plugins in, separated as in `PATH`.
@@ -28,7 +24,6 @@ const PATH_VARIABLE: &str = "ZHENG17_PLUGIN_PATH";
 pub(crate) fn plugins(arguments: &PluginsArguments) -> Result<()> {
     match &arguments.command {
         PluginsCommand::List => list(),
-        PluginsCommand::Check(arguments) if arguments.in_this_process => examine(&arguments.plugin),
         PluginsCommand::Check(arguments) => check(arguments),
     }
 }
@@ -36,10 +31,14 @@ pub(crate) fn plugins(arguments: &PluginsArguments) -> Result<()> {
 /// Loads the plugins that were named, and those that are found, unless a backend is asked for that is there without them.
 ///
 /// # Errors
-/// Those of [`zheng17::load_plugin`] for named ones, and of looking. Found ones that can't be loaded are warned of.
+/// Those of [`zheng17::load_plugin`] for named ones, and of looking; [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) if nobody
+/// has the backend. Found ones that can't be used are warned of.
 pub(crate) fn load(named: &[PathBuf], backend: Option<&str>) -> Result<()> {
     for plugin in named {
-        zheng17::load_plugin(plugin)?;
+        let name = zheng17::load_plugin(plugin)?.name;
+        if backend.is_some_and(|backend| backend != name) {
+            complain(format_args!("note: {name} was loaded but not used; --backend {name} chooses it"));
+        }
     }
     if let Some(backend) = backend {
         let registry = zheng17::registry()?;
@@ -49,20 +48,44 @@ pub(crate) fn load(named: &[PathBuf], backend: Option<&str>) -> Result<()> {
             return Ok(());
         }
     }
-    for plugin in find()? {
-        if let Err(error) = zheng17::load_plugin(&plugin) {
+    for found in find()? {
+        if let Err(error) = found.and_then(|plugin| zheng17::load_plugin(&plugin)) {
             complain(format_args!("warning: {error}"));
         }
     }
-    Ok(())
+    let Some(backend) = backend else { return Ok(()) };
+    let registry = zheng17::registry()?;
+    let looked_in: Vec<String> =
+        path_folders().chain(user_folder()).map(|folder| folder.display().to_string()).collect();
+    registry.find(backend).map(drop).map_err(|error| {
+        let places = if looked_in.is_empty() { "no folder".to_owned() } else { looked_in.join(", ") };
+        Error::usage(format!("{}; plugins were looked for in {places}", error.message()))
+    })
 }
 
 fn list() -> Result<()> {
     let mut text = String::new();
-    for plugin in find()? {
-        let what = match zheng17::load_plugin(&plugin) {
-            Ok(backend) => format!("{}: {}", backend.name, backend.description),
-            Err(error) => format!("error: {}", error.message()),
+    let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for found in find()? {
+        let (what, plugin) = match found {
+            Ok(plugin) => (look(&plugin), plugin),
+            Err(error) => {
+                text.extend([error.to_string(), "\n".to_owned()]);
+                continue;
+            }
+        };
+        let what = match what {
+            Ok(what) => {
+                let name = what.split(':').next().unwrap_or_default().to_owned();
+                match names.get(&name) {
+                    None => {
+                        names.insert(name, plugin.clone());
+                        what
+                    }
+                    Some(first) => format!("error: {} is called {name} too", first.display()),
+                }
+            }
+            Err(error) => format!("error: {}", without_place(&error, &plugin)),
         };
         text.extend([plugin.display().to_string(), format!("\n    {what}\n")]);
     }
@@ -72,29 +95,51 @@ fn list() -> Result<()> {
     say(&text)
 }
 
-/// The shared libraries in the folders where plugins are looked for, in order.
-fn find() -> Result<Vec<PathBuf>> {
+/// An error with its causes, but without the file that is named before it.
+fn without_place(error: &Error, plugin: &Path) -> String {
+    let text = error.to_string();
+    let place = format!("{}: ", plugin.display());
+    text.strip_prefix(&place).unwrap_or(&text).to_owned()
+}
+
+/// The shared libraries in the folders where plugins are looked for, in order, each once, or why one is not used.
+fn find() -> Result<Vec<Result<PathBuf>>> {
     let mut found = Vec::new();
-    let folders = std::env::var_os(PATH_VARIABLE).filter(|folders| !folders.is_empty());
-    for folder in folders.iter().flat_map(|folders| std::env::split_paths(folders)) {
+    for folder in path_folders() {
         if !folder.is_absolute() {
             let text =
                 format!("{PATH_VARIABLE} names \"{}\", but folders must be given from the root", folder.display());
             return Err(Error::usage(text));
         }
-        found.append(&mut libraries(&folder)?);
+        found.extend(libraries(&folder)?.into_iter().map(Ok));
     }
     if let Some(folder) = user_folder().filter(|folder| folder.is_dir()) {
-        let libraries = libraries(&folder)?;
-        for path in std::iter::once(&folder).chain(&libraries) {
-            if !belongs_to_the_user_alone(path) {
-                let text = "is not used: it must belong to you, and nobody else may write it";
-                return Err(Error::usage(text).at(path.display()));
+        match belongs_to_the_user_alone(&folder) {
+            Ok(()) => {
+                let trusted = |path: PathBuf| belongs_to_the_user_alone(&path).map(|()| path);
+                found.extend(libraries(&folder)?.into_iter().map(trusted));
             }
+            Err(error) => found.push(Err(error)),
         }
-        found.extend(libraries);
     }
+    let mut seen = Vec::new();
+    found.retain(|found| {
+        let Ok(full) = found.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())) else {
+            return true;
+        };
+        let is_new = !seen.contains(&full);
+        seen.push(full);
+        is_new
+    });
     Ok(found)
+}
+
+/// The folders that the variable names. Empty parts mean nothing.
+fn path_folders() -> impl Iterator<Item = PathBuf> {
+    let folders = std::env::var_os(PATH_VARIABLE).unwrap_or_default();
+    let folders: Vec<PathBuf> =
+        std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty()).collect();
+    folders.into_iter()
 }
 
 fn libraries(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -120,103 +165,34 @@ fn user_folder() -> Option<PathBuf> {
     Some(data.join("zheng17/plugins"))
 }
 
+/// Whether the user owns a file or folder and nobody else may write it. Where it is a link, that is asked of what it leads to, and
+/// of the folder of that, too.
 #[cfg(unix)]
-fn belongs_to_the_user_alone(path: &Path) -> bool {
+fn belongs_to_the_user_alone(path: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt as _;
     /// Others of the group, and everybody else, may write.
     const OTHERS_MAY_WRITE: u32 = 0o022;
-    match (std::fs::metadata(path), std::fs::metadata("/proc/self")) {
-        (Ok(file), Ok(process)) => file.uid() == process.uid() && file.mode() & OTHERS_MAY_WRITE == 0,
-        _ => false,
+    let unused = |why: String| Err(Error::usage(format!("is not used: {why}")).at(path.display()));
+    let Ok(full) = path.canonicalize() else { return unused("it is a link to nowhere".to_owned()) };
+    let mut places = vec![full.as_path()];
+    if path.is_symlink() {
+        places.extend(full.parent());
     }
+    for place in places {
+        let (Ok(file), Ok(process)) = (std::fs::metadata(place), std::fs::metadata("/proc/self")) else {
+            return unused(format!("the system does not tell whose {} is", place.display()));
+        };
+        if file.uid() != process.uid() {
+            return unused(format!("{} must belong to you", place.display()));
+        }
+        if file.mode() & OTHERS_MAY_WRITE != 0 {
+            return unused(format!("others may write it; `chmod go-w '{}'` changes that", place.display()));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(not(unix))]
-fn belongs_to_the_user_alone(_path: &Path) -> bool {
-    false
-}
-
-/// Checks a plugin in a process of its own, which may crash or never end.
-fn check(arguments: &CheckArguments) -> Result<()> {
-    let plugin = &arguments.plugin;
-    let limit = Duration::from_secs(arguments.time_limit);
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["plugins", "check", "--in-this-process"]).arg(plugin).stdin(Stdio::null()).stderr(Stdio::piped());
-    let started = Instant::now();
-    let mut child = command.spawn()?;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if started.elapsed() > limit {
-            child.kill()?;
-            child.wait()?;
-            let text = format!("the plugin was stopped: it was not done after {} s", arguments.time_limit);
-            return Err(Error::internal(text).at(plugin.display()));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    if status.success() {
-        return Ok(());
-    }
-    let mut said = String::new();
-    if let Some(mut errors) = child.stderr.take() {
-        errors.read_to_string(&mut said)?;
-    }
-    let line = said.lines().rev().find_map(|line| line.strip_prefix("error: "));
-    Err(match (status.code(), line) {
-        (Some(code), Some(line)) => {
-            let kind =
-                if code == i32::from(ErrorKind::Usage.exit_code()) { ErrorKind::Usage } else { ErrorKind::Internal };
-            Error::new(kind, line)
-        }
-        _ => Error::internal(format!("the plugin ended its process: {status}")).at(plugin.display()),
-    })
-}
-
-/// Runs the recipe on simulated cells with a plugin and with the reference.
-fn examine(plugin: &Path) -> Result<()> {
-    let capabilities = zheng17::load_plugin(plugin)?;
-    let registry = zheng17::registry()?;
-    let source: Arc<dyn ChunkSource> = Arc::new(Simulation::new(Parameters { n_cells: 500, n_genes: 1500, seed: 17 })?);
-    let params = Params { n_top_genes: 100, ..Params::default() };
-    let run =
-        |name: &str| recipe::run(Arc::new(registry.create(name)?), Arc::clone(&source), &params, &Context::default());
-    let (found, expected) = (run(&capabilities.name)?, run("serial")?);
-    let same = |a: &[f64], b: &[f64]| a.iter().map(|x| x.to_bits()).eq(b.iter().map(|x| x.to_bits()));
-    let (result, reference) = (&found.result, &expected.result);
-    let wrong = if result.digest != reference.digest {
-        Some("totals and moments")
-    } else if result.selected != reference.selected || !same(&result.scores, &reference.scores) {
-        Some("selected genes")
-    } else if !close(&scaled(&found)?, &scaled(&expected)?, capabilities.determinism) {
-        Some("scaled values")
-    } else {
-        None
-    };
-    if let Some(what) = wrong {
-        return Err(Error::internal(format!("{what} differ from those of the reference")).at(plugin.display()));
-    }
-    say(&format!(
-        "{}: {}\nOn 500 simulated cells it agrees with the reference. The conformance suite says more.\n",
-        capabilities.name, capabilities.description
-    ))
-}
-
-fn scaled(outcome: &Outcome<AnyBackend>) -> Result<Vec<f32>> {
-    let mut values = Vec::new();
-    outcome.scaled(&Context::default(), &mut |_, rows| {
-        values.extend_from_slice(rows);
-        Ok(())
-    })?;
-    Ok(values)
-}
-
-fn close(found: &[f32], expected: &[f32], determinism: Determinism) -> bool {
-    let close = |(a, b): (&f32, &f32)| match determinism {
-        Determinism::SameBits => a.to_bits() == b.to_bits(),
-        // What one unit in the last place of 64 bits can become when it is rounded to 32.
-        Determinism::SameBitsUpToLog => (a - b).abs() <= f32::EPSILON * b.abs().max(1.0),
-    };
-    found.len() == expected.len() && found.iter().zip(expected).all(close)
+fn belongs_to_the_user_alone(path: &Path) -> Result<()> {
+    Err(Error::usage("is not used: nobody knows whose it is").at(path.display()))
 }

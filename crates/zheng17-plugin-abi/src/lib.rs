@@ -1,4 +1,4 @@
-//! The C interface between zheng17 and a plugin: layouts, constants, names, and nothing else. No dependencies, no code.
+//! The C interface between zheng17 and a plugin: layouts, constants, and what a name may be. No dependencies, no other code.
 //!
 //! A plugin is a shared library that exports one function, [`ENTRY_SYMBOL`] of type [`Entry`]. It returns a pointer to a
 //! [`Plugin`] that lives as long as the process. The functions in it are `zheng17_core`'s `ChunkKernels`, one chunk of cells
@@ -33,6 +33,30 @@ pub const ENTRY_SYMBOL: &str = "zheng17_plugin_v1";
 
 /// What comes before the major version in the name of the exported function.
 pub const ENTRY_PREFIX: &str = "zheng17_plugin_v";
+
+/// The longest name of a plugin, in bytes.
+pub const LONGEST_NAME: usize = 64;
+
+/// Whether a plugin may be called so: small letters, digits, `-` and `_`, a letter first, at most [`LONGEST_NAME`] of them, and not
+/// `auto`, which leaves the choice to zheng17, nor `cuda`, which is kept for a backend of its own.
+pub const fn is_name(name: &[u8]) -> bool {
+    if matches!(name, b"auto" | b"cuda") || name.is_empty() || name.len() > LONGEST_NAME {
+        return false;
+    }
+    let mut at = 0;
+    while at < name.len() {
+        let fits = match name[at] {
+            b'a'..=b'z' => true,
+            b'0'..=b'9' | b'-' | b'_' => at > 0,
+            _ => false,
+        };
+        if !fits {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
 
 /// Flag: functions may be called from several threads at once. Without it the host makes one call at a time.
 pub const FLAG_CONCURRENT: u32 = 1;
@@ -253,7 +277,7 @@ pub struct Plugin {
     pub abi_minor: u32,
     /// `FLAG_*`, added.
     pub flags: u32,
-    /// The name that users choose the backend by: letters, digits, `-` and `_`.
+    /// The name that users choose the backend by: small letters, digits, `-` and `_`, a letter first, at most 64 of them.
     pub name: *const c_char,
     /// One line on what it is.
     pub description: *const c_char,

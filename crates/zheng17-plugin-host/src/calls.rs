@@ -6,6 +6,8 @@ use zheng17_core::matrix::{CsrView, ValuesRef};
 use zheng17_core::{Error, ErrorKind, Result};
 use zheng17_plugin_abi as abi;
 
+use crate::ending::running;
+
 /// A chunk as a plugin sees it; valid as long as the view.
 pub(crate) fn chunk(view: CsrView<'_>) -> abi::Chunk {
     let (values, value_kind) = match view.values() {
@@ -26,10 +28,16 @@ pub(crate) fn chunk(view: CsrView<'_>) -> abi::Chunk {
 }
 
 /// Makes one call with room for a message, and turns its status into a result.
-pub(crate) fn call(f: impl FnOnce(*mut abi::Message) -> i32) -> Result<()> {
-    let mut text: [c_char; 1024] = [0; 1024];
-    let mut message = abi::Message { text: text.as_mut_ptr(), capacity: text.len() as u64 };
-    let status = f(&raw mut message);
+pub(crate) fn call(whose: &str, what: &'static str, f: impl FnOnce(*mut abi::Message) -> i32) -> Result<()> {
+    /// How many bytes a message may have, and how many show whether it had more.
+    const CAPACITY: usize = 1024;
+    const FENCE: usize = 64;
+    let mut text: [c_char; CAPACITY + FENCE] = [0; CAPACITY + FENCE];
+    let mut message = abi::Message { text: text.as_mut_ptr(), capacity: CAPACITY as u64 };
+    let status = running(whose, what, || f(&raw mut message));
+    if text[CAPACITY..].iter().any(|&c| c != 0) {
+        return Err(Error::internal(format!("wrote a message longer than {CAPACITY} bytes {what}")));
+    }
     let kind = match status {
         abi::STATUS_OK => return Ok(()),
         abi::STATUS_INPUT => ErrorKind::Input,
@@ -38,8 +46,21 @@ pub(crate) fn call(f: impl FnOnce(*mut abi::Message) -> i32) -> Result<()> {
         _ => ErrorKind::Internal,
     };
     let bytes: Vec<u8> = text.iter().map(|&c| c.cast_unsigned()).take_while(|&c| c != 0).collect();
-    let said = String::from_utf8_lossy(&bytes);
-    Err(Error::new(kind, if said.is_empty() { format!("failed with status {status}") } else { said.into_owned() }))
+    let said = for_people(&String::from_utf8_lossy(&bytes));
+    Err(Error::new(kind, if said.is_empty() { format!("failed with status {status}") } else { said }))
+}
+
+/// A text of a plugin in one line that does nothing to a terminal.
+pub(crate) fn for_people(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.trim().chars() {
+        match c {
+            '\n' | '\r' | '\t' => line.push(' '),
+            c if c.is_control() => line.extend(c.escape_default()),
+            c => line.push(c),
+        }
+    }
+    line
 }
 
 /// A 128-bit integer as Rust has it.

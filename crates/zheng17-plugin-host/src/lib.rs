@@ -7,8 +7,10 @@
 #![allow(unsafe_code, reason = "code behind a C interface is called; each call says why it is sound")]
 
 mod calls;
+mod ending;
 mod kernels;
 mod library;
+mod room;
 
 use std::ffi::CStr;
 use std::path::Path;
@@ -20,6 +22,9 @@ use zheng17_plugin_abi as abi;
 
 pub use kernels::PluginKernels;
 
+/// What is shown of a description, in characters.
+const LONGEST_DESCRIPTION: usize = 200;
+
 /// A plugin that was found fit to be used. It stays in memory as long as the process.
 #[derive(Debug, Clone)]
 pub struct LoadedPlugin {
@@ -27,6 +32,7 @@ pub struct LoadedPlugin {
     description: String,
     abi_minor: u32,
     plugin: abi::Plugin,
+    watched: bool,
 }
 
 impl LoadedPlugin {
@@ -38,7 +44,7 @@ impl LoadedPlugin {
     pub fn load(path: &Path) -> Result<Self> {
         let found = library::entry(path)?;
         // SAFETY: the library exports the function under the name that has this type, and stays loaded.
-        let plugin = unsafe { found() };
+        let plugin = ending::running(&path.display().to_string(), "when it was loaded", || unsafe { found() });
         // SAFETY: by contract the pointer is null or points to a descriptor that lives as long as the process.
         unsafe { Self::from_descriptor(plugin) }.map_err(|error| error.at(path.display()))
     }
@@ -56,9 +62,13 @@ impl LoadedPlugin {
         // SAFETY: passed on.
         let plugin = unsafe { copied(plugin) }?;
         let name = text(plugin.name).unwrap_or_default();
-        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if name.is_empty() || !name.chars().all(fits) {
-            return Err(Error::usage(format!("the plugin's name must be letters, digits, - and _, but is \"{name}\"")));
+        if !abi::is_name(name.as_bytes()) {
+            let most = abi::LONGEST_NAME;
+            let shown: String = calls::for_people(&name).chars().take(most).collect();
+            return Err(Error::usage(format!(
+                "the plugin's name must be small letters, digits, - and _, a letter first, {most} at most, and not auto or cuda, \
+                 but is \"{shown}\""
+            )));
         }
         if plugin.fold_counts.is_none()
             && plugin.fold_moments.is_none()
@@ -68,7 +78,14 @@ impl LoadedPlugin {
             return Err(Error::usage(format!("the plugin {name} has no functions")));
         }
         let description = text(plugin.description).unwrap_or_else(|| "a plugin".to_owned());
-        Ok(Self { name, description, abi_minor: plugin.abi_minor, plugin })
+        let description = calls::for_people(&description).chars().take(LONGEST_DESCRIPTION).collect();
+        Ok(Self { name, description, abi_minor: plugin.abi_minor, plugin, watched: false })
+    }
+
+    /// The same plugin, watched more closely than is cheap: what it is given to read is compared before and after each call, and
+    /// scaled values go where writing outside of their room is seen. For those who examine plugins.
+    pub fn watched(self) -> Self {
+        Self { watched: true, ..self }
     }
 
     /// The name that users choose it by.
@@ -112,7 +129,7 @@ impl LoadedPlugin {
     /// # Errors
     /// Those of the plugin's `create`.
     pub fn kernels(&self) -> Result<PluginKernels> {
-        PluginKernels::new(&self.name, self.plugin)
+        PluginKernels::new(&self.name, self.plugin, self.watched)
     }
 
     /// Makes a backend of it: chunks of cells in memory, handed to the plugin one after another.

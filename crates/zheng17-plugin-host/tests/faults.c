@@ -13,7 +13,14 @@
 #define MAJOR 1
 #endif
 
-enum { NONE, WRONG_COUNT, NAN_TOTAL, LARGE_SUM, NAN_RESULT, FAILS, FAILS_SILENTLY, UNSORTED, TOO_MANY, WRONG_GENE, NAN_KEPT, NO_CONTEXT };
+enum {
+    NONE, WRONG_COUNT, NAN_TOTAL, LARGE_SUM, NAN_RESULT, FAILS, FAILS_SILENTLY, UNSORTED, TOO_MANY, WRONG_GENE, NAN_KEPT, NO_CONTEXT,
+    WRONG_TOTAL, GENES_BEHIND, TOTALS_BEFORE, LENGTHS_BEHIND, ENTRIES_BEHIND, VALUES_BEFORE, SCALED_BEHIND, LONG_MESSAGE, ODD_MESSAGE,
+    CHANGES_VALUES, CHANGES_GENES, CHANGES_SCALES
+};
+
+/* What is only there to be read. */
+#define CHANGE(type, from) (*(type *)(from) = 1)
 
 static int32_t create(void **context, zheng17_message *message) {
     *context = NULL;
@@ -28,8 +35,17 @@ static int32_t fold_counts(void *context, const zheng17_chunk *chunk, zheng17_co
         return ZHENG17_STATUS_UNSUPPORTED;
     }
     if (FAULT == FAILS_SILENTLY) return 77;
+    if (FAULT == ODD_MESSAGE) {
+        strncpy(message->text, "\033[31mred\nand more", message->capacity);
+        return ZHENG17_STATUS_INTERNAL;
+    }
+    if (FAULT == LONG_MESSAGE) memset(message->text, 'x', message->capacity + 1);
     for (uint64_t cell = 0; cell < chunk->n_cells; cell++) counts->cell_totals[cell] = FAULT == NAN_TOTAL ? NAN : 0;
     counts->n_entries = chunk->n_entries + (FAULT == WRONG_COUNT);
+    if (FAULT == WRONG_TOTAL) counts->genes[2].total.low = 1;
+    if (FAULT == GENES_BEHIND) counts->genes[chunk->n_genes].total.low++;
+    if (FAULT == TOTALS_BEFORE) counts->cell_totals[-1] = 0;
+    if (FAULT == CHANGES_VALUES) CHANGE(float, chunk->values);
     if (FAULT == LARGE_SUM) counts->genes[1].sum.high = UINT64_MAX;
     return ZHENG17_STATUS_OK;
 }
@@ -41,6 +57,10 @@ static int32_t select_genes(void *context, const zheng17_chunk *chunk, zheng17_s
     selected->row_lengths[0] = FAULT == TOO_MANY ? 1000 : 2;
     selected->indices[0] = FAULT == UNSORTED ? 1 : 0;
     selected->indices[1] = FAULT == WRONG_GENE ? 2 : FAULT == UNSORTED ? 0 : 1;
+    if (FAULT == LENGTHS_BEHIND) selected->row_lengths[chunk->n_cells] = 0;
+    if (FAULT == ENTRIES_BEHIND) selected->indices[chunk->n_entries] = 0;
+    if (FAULT == VALUES_BEFORE) ((float *)selected->values)[-1] = 0;
+    if (FAULT == CHANGES_GENES) CHANGE(uint32_t, selected->new_index);
     ((float *)selected->values)[0] = 1;
     ((float *)selected->values)[1] = FAULT == NAN_KEPT ? NAN : 1;
     return ZHENG17_STATUS_OK;
@@ -50,6 +70,8 @@ static int32_t scale(void *context, const zheng17_chunk *chunk, zheng17_scaling 
     (void)context;
     (void)message;
     for (uint64_t at = 0; at < chunk->n_cells * chunk->n_genes; at++) scaling->out[at] = 0;
+    if (FAULT == SCALED_BEHIND) scaling->out[chunk->n_cells * chunk->n_genes] = 0;
+    if (FAULT == CHANGES_SCALES) CHANGE(double, scaling->mean);
     if (FAULT == NAN_RESULT) scaling->out[chunk->n_genes + 1] = NAN;
     return ZHENG17_STATUS_OK;
 }

@@ -53,6 +53,24 @@ fn files_that_are_no_plugins() {
 
 #[test]
 #[cfg(target_os = "linux")]
+fn files_that_can_not_be_used_are_not_tried() {
+    let (folder, library) = faulty(&["-DFAULT=NONE"]);
+    let at = |name: &str| folder.path().join(name);
+    let bytes = std::fs::read(&library).expect("the library");
+    // Its beginning alone would be loaded, and end the process when the rest is used.
+    std::fs::write(at("cut.so"), &bytes[..3000]).expect("written");
+    assert!(refused(&at("cut.so")).ends_with("is not a whole shared library: its end is missing"));
+    std::os::unix::fs::symlink("nowhere.so", at("link.so")).expect("linked");
+    assert!(refused(&at("link.so")).contains("is a link to nowhere"));
+    assert!(std::process::Command::new("mkfifo").arg(at("pipe.so")).status().is_ok_and(|status| status.success()));
+    assert!(refused(&at("pipe.so")).ends_with("is not a file"));
+    std::fs::write(at("data.c"), "int zheng17_plugin_v1[4] = {1};\n").expect("written");
+    let (_folder, library) = compiled(&at("data.c"), &[]);
+    assert!(refused(&library).ends_with("what it exports as zheng17_plugin_v1 is no function"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
 fn library_of_another_machine() {
     let (folder, library) = faulty(&["-DFAULT=NONE"]);
     let mut bytes = std::fs::read(library).expect("the library");
@@ -122,10 +140,15 @@ fn descriptions_that_lack_something() {
     let short = says(abi::Plugin { struct_size: 24, ..descriptor() });
     assert_eq!(short, "the plugin's description has 24 bytes, but needs at least 32");
     assert!(says(abi::Plugin { abi_major: 3, ..descriptor() }).contains("version 3 of the plugin interface"));
-    let names: [*const c_char; 3] = [std::ptr::null(), c"".as_ptr(), c"two words".as_ptr()];
-    for name in names {
-        assert!(says(abi::Plugin { name, ..descriptor() }).contains("name must be letters"));
+    let long = std::ffi::CString::new("a".repeat(65)).expect("no 0");
+    let names = [c"", c"two words", c"-dash", c"Large", c"auto", c"cuda", c"\x1b[31m", long.as_c_str()]
+        .map(std::ffi::CStr::as_ptr);
+    for name in names.into_iter().chain([std::ptr::null::<c_char>()]) {
+        let said = says(abi::Plugin { name, ..descriptor() });
+        assert!(said.contains("name must be small letters") && !said.contains('\x1b') && said.len() < 250, "{said}");
     }
+    let odd = seen(abi::Plugin { description: c"two\nlines \x1b[31m".as_ptr(), ..descriptor() }).expect("a plugin");
+    assert_eq!(odd.capabilities().description, "two lines \\u{1b}[31m");
     let silent = seen(abi::Plugin { description: std::ptr::null(), ..descriptor() }).expect("a plugin");
     assert_eq!(silent.capabilities().description, "a plugin");
 }
@@ -187,7 +210,9 @@ fn kernels(fault: &str) -> Result<PluginKernels> {
 
 /// Two cells, three genes.
 fn chunk() -> CsrView<'static> {
-    CsrView::checked(5, 3, &[0, 2, 3], &[0, 1, 2], ValuesRef::F32(&[1.0, 2.0, 3.0])).expect("a chunk")
+    // Memory that could be written, though no plugin should.
+    let values = Box::leak(vec![5.0, 2.0, 3.0].into_boxed_slice());
+    CsrView::checked(5, 3, &[0, 2, 3], &[0, 1, 2], ValuesRef::F32(values)).expect("a chunk")
 }
 
 fn counts(kernels: &PluginKernels) -> Result<()> {
@@ -219,10 +244,15 @@ fn wrong_results_are_found_and_named() {
     assert_eq!(selection(&good).expect("selected").n_cells(), 2);
     scaled(&good).expect("scaled");
 
-    let wrong: [(&str, Try, &str); 8] = [
+    let wrong: [(&str, Try, &str); 9] = [
         ("WRONG_COUNT", counts, "4 entries of 3"),
         ("NAN_TOTAL", counts, "cell 5 has a total of NaN"),
         ("LARGE_SUM", counts, "a sum of gene 1 is larger than it can be"),
+        (
+            "WRONG_TOTAL",
+            counts,
+            "the totals of cells come to 0, those of genes to 0.0000000000009094947017729282, which differ by 9.09",
+        ),
         ("NAN_RESULT", scaled, "cell 6 has NaN for gene 1"),
         ("UNSORTED", |kernels| selection(kernels).map(drop), "genes of cell 5 do not increase"),
         ("TOO_MANY", |kernels| selection(kernels).map(drop), "cell 5 keeps 1000 entries of 2"),
@@ -238,11 +268,53 @@ fn wrong_results_are_found_and_named() {
 }
 
 #[test]
+fn writing_outside_of_the_room_for_results_is_found() {
+    let selected: Try = |kernels| selection(kernels).map(drop);
+    for (fault, f, said) in [
+        ("GENES_BEHIND", counts as Try, "fold_counts wrote behind the room for sums of genes"),
+        ("TOTALS_BEFORE", counts, "fold_counts wrote before the room for totals of cells"),
+        ("LENGTHS_BEHIND", selected, "select wrote behind the room for lengths of rows"),
+        ("ENTRIES_BEHIND", selected, "select wrote behind the room for genes of entries"),
+        ("VALUES_BEFORE", selected, "select wrote before the room for values of entries"),
+        ("LONG_MESSAGE", counts, "wrote a message longer than 1024 bytes in fold_counts"),
+    ] {
+        let kernels = kernels(fault).expect("a context");
+        for _ in 0..2 {
+            assert_eq!(f(&kernels).expect_err(fault).to_string(), format!("plugin faulty: {said}"));
+        }
+    }
+}
+
+#[test]
+fn watched_plugins_may_not_change_what_they_read() {
+    let selected: Try = |kernels| selection(kernels).map(drop);
+    for (fault, f, said) in [
+        ("CHANGES_VALUES", counts as Try, "changed what it was given to read in fold_counts"),
+        ("CHANGES_GENES", selected, "changed what it was given to read in select"),
+        ("CHANGES_SCALES", scaled, "changed what it was given to read in scale"),
+        ("SCALED_BEHIND", scaled, "scale wrote behind the room for scaled values"),
+    ] {
+        let (_folder, library) = faulty(&[&format!("-DFAULT={fault}")]);
+        let kernels = LoadedPlugin::load(&library).expect("a plugin").watched().kernels().expect("a context");
+        assert_eq!(f(&kernels).expect_err(fault).to_string(), format!("plugin faulty: {said}"));
+    }
+    let (_folder, library) = faulty(&["-DFAULT=NONE"]);
+    let good = LoadedPlugin::load(&library).expect("a plugin").watched().kernels().expect("a context");
+    for _ in 0..2 {
+        counts(&good).expect("counted");
+        assert_eq!(selection(&good).expect("selected").n_cells(), 2);
+        scaled(&good).expect("scaled");
+    }
+}
+
+#[test]
 fn errors_of_a_plugin_are_passed_on() {
     let error = counts(&kernels("FAILS").expect("a context")).expect_err("fails");
     assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Unsupported, "plugin faulty: out of luck"));
     let error = counts(&kernels("FAILS_SILENTLY").expect("a context")).expect_err("fails");
     assert_eq!(error.to_string(), "plugin faulty: failed with status 77");
+    let error = counts(&kernels("ODD_MESSAGE").expect("a context")).expect_err("fails");
+    assert_eq!(error.to_string(), "plugin faulty: \\u{1b}[31mred and more");
     let error = kernels("NO_CONTEXT").err().expect("no context");
     assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::System, "plugin faulty: no device"));
 }

@@ -37,7 +37,7 @@ impl Functions {
 /// The description of a plugin with these kernels. Both texts end with a 0.
 ///
 /// # Panics
-/// If a text does not.
+/// If a text does not, or if it is no [name](abi::is_name) of a plugin; in a constant that is an error of the compiler.
 pub const fn plugin<K: ChunkKernels + 'static>(
     name: &'static str,
     description: &'static str,
@@ -45,7 +45,13 @@ pub const fn plugin<K: ChunkKernels + 'static>(
     functions: Functions,
     create: abi::Create,
 ) -> abi::Plugin {
-    assert!(matches!(name.as_bytes().last(), Some(0)) && matches!(description.as_bytes().last(), Some(0)));
+    let ([called @ .., 0], [.., 0]) = (name.as_bytes(), description.as_bytes()) else {
+        panic!("the texts end with a 0");
+    };
+    assert!(
+        abi::is_name(called),
+        "the name of a plugin is small letters, digits, - and _, a letter first, at most 64, and not auto or cuda"
+    );
     abi::Plugin {
         struct_size: size_of::<abi::Plugin>() as u32,
         abi_major: abi::ABI_MAJOR,

@@ -31,7 +31,7 @@ pub use job::Values;
 #[cfg(feature = "lazy")]
 pub use plan::{RunPlan, plan};
 #[cfg(feature = "plugins")]
-pub use plugins::load_plugin;
+pub use plugins::{load_plugin, load_watched_plugin};
 pub use zheng17_core as core;
 pub use zheng17_core::backend::AUTO;
 pub use zheng17_core::recipe::{self, Components, Outcome, Params, RecipeResult, RecipeVersion};

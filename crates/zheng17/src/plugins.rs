@@ -18,7 +18,18 @@ static LOADED: Mutex<Vec<BackendEntry>> = Mutex::new(Vec::new());
 /// Those of [`LoadedPlugin::load`], and [`ErrorKind::Usage`](crate::ErrorKind::Usage) if another loaded backend, or one of this
 /// build, has its name.
 pub fn load_plugin(path: &Path) -> Result<Capabilities> {
-    let plugin = LoadedPlugin::load(path)?;
+    add_loaded(path, LoadedPlugin::load(path)?)
+}
+
+/// As [`load_plugin`], for those who examine plugins: it is [watched](LoadedPlugin::watched) more closely than is cheap.
+///
+/// # Errors
+/// As [`load_plugin`].
+pub fn load_watched_plugin(path: &Path) -> Result<Capabilities> {
+    add_loaded(path, LoadedPlugin::load(path)?.watched())
+}
+
+fn add_loaded(path: &Path, plugin: LoadedPlugin) -> Result<Capabilities> {
     let origin = Origin::Loaded(path.canonicalize()?);
     let mut loaded = loaded();
     if let Some(same) = loaded.iter().find(|entry| entry.origin == origin) {
