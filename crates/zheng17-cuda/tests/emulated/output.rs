@@ -6,7 +6,13 @@ use zheng17_core::{CsrBuffer, CsrView};
 use zheng17_cuda::ptx::GRAM_TILE;
 
 use crate::matrices::{DeviceMatrix, Form, Random, matrix, values_for};
-use crate::session::{Argument, Session, arguments, check_everywhere, same};
+use crate::session::{Argument, Session, arguments, checks, same};
+
+checks! {
+    dense_values: check_dense;
+    gram_blocks: check_gram;
+    scores: check_project;
+}
 
 /// A plan for cells from `first_cell` on.
 fn plan(first_cell: usize, n_cells: usize, n_genes: usize, log: bool, max_value: Option<f64>) -> OutputPlan {
@@ -65,11 +71,6 @@ pub(crate) fn check_dense(session: &mut Session) -> Result<(), String> {
     Ok(())
 }
 
-#[test]
-fn dense_values() {
-    check_everywhere("dense_values", check_dense);
-}
-
 /// Two blocks: cells on either side of where one begins.
 pub(crate) fn check_gram(session: &mut Session) -> Result<(), String> {
     let (n_cells, n_genes, before) = (50, 70, 30);
@@ -114,11 +115,6 @@ fn part(form: Form, rows: CsrView<'_>) -> CsrBuffer {
     part
 }
 
-#[test]
-fn gram_blocks() {
-    check_everywhere("gram_blocks", check_gram);
-}
-
 pub(crate) fn check_project(session: &mut Session) -> Result<(), String> {
     // More entries than fit at a time, and more components than a block has threads.
     let (n_cells, n_genes) = (9, 1500);
@@ -148,9 +144,4 @@ pub(crate) fn check_project(session: &mut Session) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-#[test]
-fn scores() {
-    check_everywhere("scores", check_project);
 }

@@ -4,7 +4,11 @@ use zheng17_core::CsrBuffer;
 use zheng17_core::backend::operations::DoubleSum;
 
 use crate::matrices::{DeviceMatrix, Form, matrix, signed_value, values_for};
-use crate::session::{Session, arguments, check_everywhere, same};
+use crate::session::{Session, arguments, checks, same};
+
+checks! {
+    reductions: check_reduce;
+}
 
 /// Sum and sum of squares of some numbers, and the sum of their magnitudes.
 #[derive(Clone, Copy, Default)]
@@ -97,9 +101,4 @@ pub(crate) fn check_reduce(session: &mut Session) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-#[test]
-fn reductions() {
-    check_everywhere("reductions", check_reduce);
 }

@@ -7,7 +7,12 @@ use zheng17_core::matrix::{GeneMap, Selection, Values};
 use zheng17_cuda::ptx::SCAN_TILE;
 
 use crate::matrices::{DeviceMatrix, Form, Narrow, Random, matrix, values_for};
-use crate::session::{Buffer, Session, arguments, check_everywhere, same};
+use crate::session::{Buffer, Session, arguments, checks, same};
+
+checks! {
+    running_sums: check_scan;
+    selections: check_select;
+}
 
 /// The positions at which rows with these numbers of entries begin, and the end.
 pub(crate) fn scan(session: &mut Session, counts: Buffer<u32>, n: usize) -> Buffer<u64> {
@@ -41,11 +46,6 @@ pub(crate) fn check_scan(session: &mut Session) -> Result<(), String> {
         same("running sums", &session.read(starts)?, &wanted)?;
     }
     Ok(())
-}
-
-#[test]
-fn running_sums() {
-    check_everywhere("running_sums", check_scan);
 }
 
 pub(crate) fn check_select(session: &mut Session) -> Result<(), String> {
@@ -125,9 +125,4 @@ fn check_selection(
         }
     }
     same("selected genes", &session.read(genes)?, &wanted.indices)
-}
-
-#[test]
-fn selections() {
-    check_everywhere("selections", check_select);
 }

@@ -235,18 +235,44 @@ pub(crate) fn same<T: Number>(what: &str, found: &[T], wanted: &[T]) -> Result<(
 /// A check of one kernel on a running program.
 pub(crate) type Check = fn(&mut Session) -> Result<(), String>;
 
-/// Runs a check on several grids and orders of threads, and in builds with sanitizers. All must pass, without a word.
-pub(crate) fn check_everywhere(test: &str, check: Check) {
-    let launches = [(1, 32, 0), (3, 64, 1), (2, 256, 2), (5, 96, 3)];
-    let launches = launches.map(|(blocks, threads, seed)| Launch { blocks, threads, seed });
-    for (build, launches) in
-        [(Build::Plain, &launches[..]), (Build::Address, &launches[1..3]), (Build::Thread, &launches[1..2])]
-    {
-        let Some(program) = build.program(test) else { continue };
-        for &launch in launches {
-            let mut session = Session::start(program, launch);
-            let outcome = check(&mut session).and_then(|()| session.finish());
-            assert_eq!(outcome, Ok(()), "{test}, {build:?}, {launch:?}");
-        }
+/// Runs a check in a build, on several grids and orders of threads. All must pass, without a word.
+pub(crate) fn must_pass(test: &str, build: Build, check: Check) {
+    let Some(program) = build.program(test) else { return };
+    let launches: &[(u32, u32, u64)] = match build {
+        Build::Plain => &[(1, 32, 0), (3, 64, 1), (2, 256, 2), (5, 96, 3)],
+        Build::Address => &[(3, 64, 1), (2, 256, 2)],
+        Build::Thread => &[(3, 64, 1)],
+    };
+    for &(blocks, threads, seed) in launches {
+        let launch = Launch { blocks, threads, seed };
+        let mut session = Session::start(program, launch);
+        let outcome = check(&mut session).and_then(|()| session.finish());
+        assert_eq!(outcome, Ok(()), "{test}, {launch:?}");
     }
 }
+
+/// Tests of checks, each in every build.
+macro_rules! checks {
+    ($($name:ident: $check:ident;)*) => {$(
+        mod $name {
+            use crate::programs::Build;
+            use crate::session::must_pass;
+
+            #[test]
+            fn same_bits() {
+                must_pass(concat!(stringify!($name), "::same_bits"), Build::Plain, super::$check);
+            }
+
+            #[test]
+            fn addresses_and_arithmetic() {
+                must_pass(concat!(stringify!($name), "::addresses_and_arithmetic"), Build::Address, super::$check);
+            }
+
+            #[test]
+            fn no_races() {
+                must_pass(concat!(stringify!($name), "::no_races"), Build::Thread, super::$check);
+            }
+        }
+    )*};
+}
+pub(crate) use checks;

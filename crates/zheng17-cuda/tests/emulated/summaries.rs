@@ -8,7 +8,14 @@ use zheng17_core::exact::{Arithmetic, CountFacts, CountSummary, GeneCounts, Gene
 use zheng17_cuda::ptx::{COUNT_WORDS, GROUP_ROWS, MOMENT_WORDS};
 
 use crate::matrices::{DeviceMatrix, Form, Random, any_value, count, matrix, values_for};
-use crate::session::{Argument, Session, arguments, check_everywhere, same};
+use crate::session::{Argument, Session, arguments, checks, same};
+
+checks! {
+    counts: check_counts;
+    sums_of_the_largest_terms_do_not_overflow: check_full_groups;
+    moments: check_moments;
+    logarithms: check_logs;
+}
 
 /// What the device sums of a matrix, launched twice over its halves; both halves add to the same sums.
 fn check_counts_of(
@@ -67,11 +74,6 @@ pub(crate) fn check_counts(session: &mut Session) -> Result<(), String> {
     Ok(())
 }
 
-#[test]
-fn counts() {
-    check_everywhere("counts", check_counts);
-}
-
 /// Each cell has one gene, so that every share is one: the largest terms that there are.
 pub(crate) fn check_full_groups(session: &mut Session) -> Result<(), String> {
     let mut m = CsrBuffer::new(1, Form::Narrow.kind());
@@ -83,11 +85,6 @@ pub(crate) fn check_full_groups(session: &mut Session) -> Result<(), String> {
     check_counts_of(session, Form::Narrow, &m, None)?;
     let scale = vec![2_f64.powi(52) / 3.0; m.n_cells()];
     check_moments_of(session, Form::Narrow, &m, &scale, Arithmetic::Share)
-}
-
-#[test]
-fn sums_of_the_largest_terms_do_not_overflow() {
-    check_everywhere("sums_of_the_largest_terms_do_not_overflow", check_full_groups);
 }
 
 fn check_moments_of(
@@ -150,11 +147,6 @@ pub(crate) fn check_moments(session: &mut Session) -> Result<(), String> {
     Ok(())
 }
 
-#[test]
-fn moments() {
-    check_everywhere("moments", check_moments);
-}
-
 /// Many logarithms: each cell has one gene, whose sum is the logarithm.
 pub(crate) fn check_logs(session: &mut Session) -> Result<(), String> {
     let mut random = Random::new(6);
@@ -172,9 +164,4 @@ pub(crate) fn check_logs(session: &mut Session) -> Result<(), String> {
         check_moments_of(session, Form::F64, &one, &[0.37 * (row + 1) as f64], Arithmetic::Log)?;
     }
     Ok(())
-}
-
-#[test]
-fn logarithms() {
-    check_everywhere("logarithms", check_logs);
 }
