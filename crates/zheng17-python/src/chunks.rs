@@ -22,8 +22,8 @@ use crate::errors::{OrException as _, exception};
 use crate::recipe::{Matrix, fill, scaled_f64, zeros};
 use crate::sources::Source;
 
-/// Cells that are worked on at a time: results that depend on it in their last bits (products of genes) have fixed blocks.
-const ROWS: usize = GRAM_BLOCK;
+/// Cells of a matrix in memory that are worked on at a time: so few that they stay in the processor's cache.
+const FEW_ROWS: usize = 256;
 
 /// Exact sums over some cells: totals, and moments of shares. Summaries of different cells merge, in any order, to the same bits.
 #[pyclass(frozen, module = "zheng17")]
@@ -152,13 +152,22 @@ impl Moments {
 /// Visits the cells of a chunk, checked, a few at a time, each with its place in the whole matrix. Returns the number of entries
 /// that were summed into others.
 fn for_each_part(source: &Source, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<u64> {
+    for_each_rows(source, if source.in_memory { FEW_ROWS } else { GRAM_BLOCK }, f)
+}
+
+/// As [`for_each_part`], in the blocks that results depend on in their last bits.
+fn for_each_block(source: &Source, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<u64> {
+    for_each_rows(source, GRAM_BLOCK, f)
+}
+
+fn for_each_rows(source: &Source, rows: usize, f: &mut dyn FnMut(CsrView<'_>) -> Result<()>) -> Result<u64> {
     let checked = CheckedSource::of_cells_from(source.first_cell, Arc::clone(&source.inner));
     let Shape { n_cells, n_genes } = checked.shape();
     let mut buffer = CsrBuffer::new(n_genes, ValueKind::F32);
     let mut start = source.first_cell;
     while start < n_cells {
         // Parts end where blocks of the whole matrix end.
-        let end = (start / ROWS * ROWS + ROWS).min(n_cells);
+        let end = (start / rows * rows + rows).min(n_cells);
         checked.read_cells(start..end, &mut buffer)?;
         f(buffer.view())?;
         start = end;
@@ -333,7 +342,7 @@ impl Scaling {
             .detach(|| {
                 let mut total = GramTotal::new(&self.0);
                 let mut block = GramBlock::new(&self.0);
-                for_each_part(source, &mut |part| {
+                for_each_block(source, &mut |part| {
                     block.clear();
                     block.add(local(source, part), &self.0);
                     block.multiply();

@@ -18,6 +18,8 @@ pub(crate) struct Source {
     pub(crate) inner: Arc<dyn ChunkSource>,
     /// The first cell that is there: those before are elsewhere.
     pub(crate) first_cell: usize,
+    /// Whether it is in memory, where reading a few cells costs no more than reading many.
+    pub(crate) in_memory: bool,
 }
 
 #[pymethods]
@@ -41,7 +43,11 @@ impl Source {
         rows.check().map_err(|error| error.at(&name)).or_exception()?;
         let names = Names { name, cells: cell_names, genes: gene_names };
         let n_cells = rows.n_rows();
-        Ok(Self { inner: Arc::new(PlacedRows { inner: rows, names, first_cell, n_cells, n_genes }), first_cell })
+        Ok(Self {
+            inner: Arc::new(PlacedRows { inner: rows, names, first_cell, n_cells, n_genes }),
+            first_cell,
+            in_memory: true,
+        })
     }
 
     /// A dense matrix, row by row in one array.
@@ -59,7 +65,11 @@ impl Source {
         let n_cells = values.len().checked_div(n_genes).unwrap_or(0);
         let names = Names { name, cells: cell_names, genes: gene_names };
         let rows = DenseArray { values, n_genes };
-        Ok(Self { inner: Arc::new(PlacedRows { inner: rows, names, first_cell, n_cells, n_genes }), first_cell })
+        Ok(Self {
+            inner: Arc::new(PlacedRows { inner: rows, names, first_cell, n_cells, n_genes }),
+            first_cell,
+            in_memory: true,
+        })
     }
 
     /// A file of counts.
@@ -77,7 +87,7 @@ impl Source {
     ) -> PyResult<Self> {
         let options = open_options(layer, raw, genome, feature_type, memory);
         let inner = py.detach(|| zheng17_io::open(&path, &options)).or_exception()?.source;
-        Ok(Self { inner, first_cell: 0 })
+        Ok(Self { inner, first_cell: 0, in_memory: false })
     }
 
     /// Some of its cells, at their place in the whole.
@@ -87,7 +97,8 @@ impl Source {
             let complaint = format!("cells {start}..{end} of {n_cells} were asked for");
             return Err(crate::errors::exception(&Error::usage(complaint).at(self.inner.name())));
         }
-        Ok(Self { inner: Arc::new(UpTo { inner: Arc::clone(&self.inner), end }), first_cell: start })
+        let inner = Arc::new(UpTo { inner: Arc::clone(&self.inner), end });
+        Ok(Self { inner, first_cell: start, in_memory: self.in_memory })
     }
 
     /// The name of each cell that is there; its number where it has none.

@@ -258,6 +258,16 @@ def test_real_files(shared, cluster, tmp_path):
         np.testing.assert_array_equal(computed(adata.X, cluster), anndata.read_h5ad(tmp_path / "result.h5ad").X)
 
 
+def test_a_file_that_is_in_memory_is_not_read_again(file, in_memory, tmp_path):
+    path = tmp_path / "counts.h5ad"
+    path.write_bytes(file.read_bytes())
+    with dask.config.set(scheduler="synchronous"):
+        x = zheng17.dask.read(path, chunk_rows=250).X.persist()
+        path.unlink()
+        zheng17.dask._open.cache_clear()
+        assert_same(on_dask(x), in_memory())
+
+
 def test_a_file_that_changed_is_not_read(file, tmp_path):
     path = tmp_path / "counts.h5ad"
     path.write_bytes(file.read_bytes())

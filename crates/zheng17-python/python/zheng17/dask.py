@@ -31,6 +31,7 @@ try:
     import dask.array as da
     from dask.array.core import getter
     from dask.base import get_scheduler, tokenize
+    from dask.blockwise import Blockwise
     from dask.highlevelgraph import HighLevelGraph
 except ImportError as error:
     raise ImportError("zheng17.dask needs Dask: pip install zheng17[dask]") from error
@@ -241,6 +242,12 @@ class _File:
         return _open(self)
 
 
+def _file_of(array: da.Array) -> _File | None:
+    """The file that an array is of, if it is still to be read: one that is in memory has the same name."""
+    to_be_read = isinstance(array.dask.layers.get(array.name), Blockwise)
+    return _files.get(array.name) if to_be_read else None
+
+
 @functools.lru_cache(maxsize=4)
 def _open(file: _File) -> Source:
     if _stamp(file.path) != file.stamp:
@@ -317,7 +324,7 @@ class _Cells:
 
     def map(self, function, plan: ChunkPlan | None, what: str) -> da.Array:
         """Does something with each chunk. What comes out is no array; nobody but us looks at it."""
-        file = _files.get(self.array.name)
+        file = _file_of(self.array)
         rows = self.array.chunks[0]
         arguments = {"function": function, "plan": plan, "label": self.name, "file": file}
         return da.map_blocks(
