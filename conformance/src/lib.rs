@@ -3,6 +3,7 @@
 //! [`cases()`] is the list, [`run_suite`] runs it, [`Report`] says what came of it. A case knows the traits of core and the
 //! recipe, never a backend; which backends there are is up to the caller, and [`built_in`] lists those of this build.
 
+mod apart;
 pub mod cases;
 mod dense;
 mod expectations;
@@ -26,7 +27,7 @@ use zheng17_plugin_host::LoadedPlugin;
 
 pub use cases::cases;
 pub use expectations::EXPECTATIONS;
-pub use report_program::{ReportArguments, report_program};
+pub use report_program::{ReportArguments, Subjects, report_program};
 pub use suite::{Case, Entry, Expectation, Outcome, Report, Requirement, Stop, Subject, Verdict, run_case, run_suite};
 pub use test_program::test_program;
 pub use tolerance::{Against, Quantity, Tolerance, compare, tolerance};

@@ -1,12 +1,10 @@
 //! Runs the suite on the backends of this build, or on a plugin, and says what came of it, as a table or as JSON.
 
-#![allow(clippy::print_stderr, reason = "a program for the terminal")]
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use zheng17_conformance::{ReportArguments, Subject, built_in, plugin, report_program};
+use zheng17_conformance::{ReportArguments, Subjects, built_in, plugin, report_program};
 use zheng17_core::{Error, Result};
 
 /// Runs the conformance suite.
@@ -23,21 +21,14 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::parse();
-    match subjects(&mut arguments) {
-        Ok(subjects) => report_program(&subjects, &arguments.report),
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(error.kind().exit_code())
-        }
-    }
+    let arguments = Arguments::parse();
+    report_program(|| subjects(&arguments), &arguments.report)
 }
 
-fn subjects(arguments: &mut Arguments) -> Result<Vec<Subject>> {
+fn subjects(arguments: &Arguments) -> Result<Subjects> {
     if let Some(path) = &arguments.plugin {
         let (subject, written) = plugin(path)?;
-        arguments.report.written = Some(written.into_iter().map(str::to_owned).collect());
-        return Ok(vec![subject]);
+        return Ok((vec![subject], Some(written.into_iter().map(str::to_owned).collect())));
     }
     let mut subjects = built_in()?;
     if let Some(wanted) = &arguments.backend {
@@ -47,5 +38,5 @@ fn subjects(arguments: &mut Arguments) -> Result<Vec<Subject>> {
             return Err(Error::usage(format!("there is no backend \"{wanted}\"; there is {}", names.join(", "))));
         }
     }
-    Ok(subjects)
+    Ok((subjects, arguments.report.written.clone()))
 }

@@ -179,6 +179,18 @@ impl Verdict {
         }
     }
 
+    /// The verdict that has this word and this detail. What is no verdict is a failure.
+    pub(crate) fn from_words(word: &str, detail: &str) -> Self {
+        let detail = detail.to_owned();
+        match word {
+            "passed" => Self::Passed,
+            "failed as expected" => Self::FailedAsExpected(detail),
+            "skipped" => Self::Skipped(detail),
+            "unsupported" => Self::Unsupported(detail),
+            _ => Self::Failed(detail),
+        }
+    }
+
     /// What there is to say besides the word.
     pub fn detail(&self) -> &str {
         match self {

@@ -26,7 +26,9 @@ struct Report {
 /// a filter that leaves nothing is a failure too, it prints a table, or with `--json` too a text for programs, as [`report_program`] does.
 pub fn test_program(subjects: Vec<Subject>) -> ExitCode {
     if std::env::args().any(|argument| argument == "--report") {
-        return report_program(&subjects, &Report::parse().arguments);
+        let arguments = Report::parse().arguments;
+        let written = arguments.written.clone();
+        return report_program(|| Ok((subjects, written)), &arguments);
     }
     let good = run(&Arguments::from_args(), subjects, &cases(), zheng17_test_support::skip);
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -28,6 +28,9 @@ pub(crate) struct ConformanceArguments {
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
+    /// How many seconds a case may take; 120 if not given.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    case_limit: Option<u64>,
 }
 
 /// Runs the suite.
@@ -48,6 +51,9 @@ pub(crate) fn run(arguments: &ConformanceArguments) -> Result<(), String> {
     }
     if arguments.json {
         command.arg("--json");
+    }
+    if let Some(limit) = arguments.case_limit {
+        command.arg(format!("--case-limit={limit}"));
     }
     let status = command.status().map_err(|error| error.to_string())?;
     if status.success() { Ok(()) } else { Err("the conformance suite did not pass".to_owned()) }
@@ -79,7 +85,7 @@ fn of_folder(folder: &Path) -> Result<Command, String> {
 
 /// Compiles C sources with the system's compiler, as `plugins/README.md` says.
 fn compile(folder: &Path, sources: &[PathBuf]) -> Result<PathBuf, String> {
-    let built = target().join("plugins");
+    let built = built();
     std::fs::create_dir_all(&built).map_err(|error| format!("{}: {error}", built.display()))?;
     let name = folder.file_name().unwrap_or(OsStr::new("plugin")).to_string_lossy();
     let library = built.join(format!("{}{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX));
@@ -90,7 +96,8 @@ fn compile(folder: &Path, sources: &[PathBuf]) -> Result<PathBuf, String> {
     Ok(library)
 }
 
-/// Builds a package in this workspace's target folder, where most of what it needs is compiled already.
+/// Builds a package: one of this workspace in its target folder, another one in a folder of its own there. Cargo takes packages of
+/// other places for one another if they have the same name, so what it has of the other one is forgotten first.
 fn of_package(folder: &Path) -> Result<Command, String> {
     let manifest = folder.join("Cargo.toml");
     let with_cargo = |arguments: &[&str]| {
@@ -103,11 +110,17 @@ fn of_package(folder: &Path) -> Result<Command, String> {
     let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
     let package = metadata["packages"].as_array().into_iter().flatten().find(|package| is_here(package));
     let package = package.ok_or("is a workspace; name the folder of one of its packages")?;
+    let is_member = metadata["workspace_root"].as_str().map(Path::new) == Some(&root());
+    let into = if is_member { target() } else { built() };
+    if let (false, Some(name)) = (is_member, package["name"].as_str()) {
+        let mut clean = with_cargo(&["clean", "--quiet", "--package", name]);
+        command::run_quietly(clean.arg("--target-dir").arg(&into))?;
+    }
     let targets = || package["targets"].as_array().into_iter().flatten();
 
     if targets().any(|target| has(&target["kind"], "cdylib")) {
         let mut build = with_cargo(&["build", "--quiet", "--lib", "--message-format", "json-render-diagnostics"]);
-        let messages = read(build.arg("--target-dir").arg(target()))?;
+        let messages = read(build.arg("--target-dir").arg(&into))?;
         let mut messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let library = messages.find(|message| is_here(message) && has(&message["target"]["kind"], "cdylib"));
         let library = library.and_then(|message| {
@@ -120,7 +133,7 @@ fn of_package(folder: &Path) -> Result<Command, String> {
     }
     if targets().any(|target| has(&target["kind"], "test") && target["name"] == "conformance") {
         let mut test = with_cargo(&["test", "--quiet", "--test", "conformance"]);
-        test.arg("--target-dir").arg(target()).args(["--", "--report"]);
+        test.arg("--target-dir").arg(&into).args(["--", "--report"]);
         if let Some(written) = written(folder).map_err(|error| error.to_string())? {
             test.arg(format!("--written={}", written.join(",")));
         }
@@ -161,7 +174,16 @@ fn read(command: &mut Command) -> Result<String, String> {
     }
 }
 
-fn target() -> PathBuf {
+fn root() -> PathBuf {
     let root = crate::root();
-    root.canonicalize().unwrap_or(root).join("target")
+    root.canonicalize().unwrap_or(root)
+}
+
+fn target() -> PathBuf {
+    root().join("target")
+}
+
+/// Where plugins of other places are built: nothing of this workspace is overwritten there.
+fn built() -> PathBuf {
+    target().join("plugins")
 }
