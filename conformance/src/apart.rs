@@ -129,13 +129,13 @@ fn understood(heard: &[Value], status: Option<ExitStatus>, limit: Duration) -> R
     let Some((first, events)) = heard.split_first() else {
         // A program that could not start has said why.
         let code = status.and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok());
-        return Err(match code {
-            Some(code @ 1..) => ExitCode::from(code),
-            _ => {
+        return Err(code.filter(|code| *code != 0).map_or_else(
+            || {
                 eprintln!("error: no case was run: {how}");
                 ExitCode::FAILURE
-            }
-        });
+            },
+            ExitCode::from,
+        ));
     };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut report = Report::default();

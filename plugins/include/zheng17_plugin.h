@@ -27,13 +27,13 @@
 // Flag: `scale` is within one unit in the last place before rounding to 32 bits. Without it all results have the host's own bits.
 #define ZHENG17_FLAG_SAME_BITS_UP_TO_LOG 2
 
-// Status: all went well.
+// Status: all went well. With any other one the results are not looked at, and the message says what is the matter.
 #define ZHENG17_STATUS_OK 0
 
 // Status: a fault of the plugin.
 #define ZHENG17_STATUS_INTERNAL 1
 
-// Status: the data are not what they should be.
+// Status: the data are not what they should be, as with a cell whose total is above 2^53.
 #define ZHENG17_STATUS_INPUT 2
 
 // Status: the plugin can't do this.
@@ -120,7 +120,9 @@ typedef struct {
   const uint8_t *excluded;
   // Result: sums of each gene. All 0 before the call.
   zheng17_gene_counts *genes;
-  // Result: the total of each cell, the sum of rint(x · 2^40) converted to `double` and divided by 2^40.
+  // Result: the total of each cell, the sum of rint(x · 2^40) converted to `double` and divided by 2^40. Above 2^53 the
+  // status is `STATUS_INPUT`, and the message names the cell by its number in the whole matrix, `first_cell` + its place in the chunk:
+  // "cell 7: its total of 1e16 is above 2^53".
   double *cell_totals;
   // Result: number of entries.
   uint64_t n_entries;
@@ -130,7 +132,7 @@ typedef struct {
   double largest;
 } zheng17_counts;
 
-// Totals and exact moments of a chunk.
+// Totals and exact moments of a chunk. Values are at most 2^53, and so are totals of cells; no sum then has more than 128 bits.
 typedef int32_t (*zheng17_fold_counts)(void *context,
                                        const zheng17_chunk *chunk,
                                        zheng17_counts *counts,

@@ -31,6 +31,9 @@ enum Kind {
 const RESERVED: [&str; 12] =
     ["auto", "serial", "rayon", "lazy", "cuda", "chunked", "alloc", "core", "std", "test", "proc_macro", "zheng17"];
 
+/// The longest name of a plugin, as `zheng17-plugin-abi` has it.
+const LONGEST_NAME: usize = 64;
+
 /// Words of Rust, which no crate can be called.
 const KEYWORDS: [&str; 51] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
@@ -44,21 +47,36 @@ pub(crate) fn run(arguments: &NewPluginArguments) -> Result<(), String> {
     let NewPluginArguments { name, kind, path } = arguments;
     let root = crate::root().canonicalize().map_err(|error| error.to_string())?;
     check_name(name, &root)?;
-    let folder = path.clone().unwrap_or_else(|| root.join("plugins")).join(name);
+    let within = path.as_deref().map_or_else(|| root.join("plugins"), Path::to_owned);
+    if path.is_some() && is_in(&within, &root)? {
+        let text = "is inside of the workspace; leave --path out to make a plugin in plugins/";
+        return Err(format!("{}: {text}", within.display()));
+    }
+    let folder = within.join(name);
     if folder.symlink_metadata().is_ok() {
         return Err(format!("{} is there already", folder.display()));
     }
     let files = files(name, *kind, path.is_some(), &root)?;
+    let at = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    std::fs::create_dir_all(&within).map_err(|error| at(&within, error))?;
+    // What is made is moved to its place as a whole, or goes away.
+    let unfinished = tempfile::tempdir_in(&within).map_err(|error| at(&within, error))?;
+    let made = unfinished.path().join(name);
     for (file, text) in files {
-        let to = folder.join(file);
-        let made = to.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&to, text));
-        made.map_err(|error| format!("{}: {error}", to.display()))?;
+        let to = made.join(file);
+        let written = to.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&to, text));
+        written.map_err(|error| at(&to, error))?;
+    }
+    std::fs::rename(&made, &folder).map_err(|error| at(&folder, error))?;
+    if path.is_none()
+        && *kind != Kind::C
+        && let Err(error) = add_member(name, &root)
+    {
+        std::fs::remove_dir_all(&folder).map_err(|error| at(&folder, error))?;
+        return Err(error);
     }
 
-    if path.is_none() && *kind != Kind::C {
-        add_member(name, &root)?;
-    }
-    let shown = if path.is_some() { folder.display().to_string() } else { format!("plugins/{name}") };
+    let shown = if path.is_some() { quoted(&folder.display().to_string()) } else { format!("plugins/{name}") };
     println!("{shown} is there. It passes the suite as it is, and the suite says what to write next:");
     println!("    cargo xtask conformance --plugin {shown}");
     match kind {
@@ -74,15 +92,32 @@ fn check_name(name: &str, root: &Path) -> Result<(), String> {
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(fits) {
         return Err(format!("\"{name}\" is no name for a crate: small letters, digits, - and _, and a letter first"));
     }
+    if name.len() > LONGEST_NAME {
+        return Err(format!("\"{name}\" is longer than {LONGEST_NAME} letters"));
+    }
     let lock = read(&root.join("Cargo.lock"))?;
     let as_crate = name.replace('-', "_");
-    if RESERVED.contains(&name) || KEYWORDS.contains(&as_crate.as_str()) {
+    if RESERVED.contains(&as_crate.as_str()) || KEYWORDS.contains(&as_crate.as_str()) {
         return Err(format!("\"{name}\" means something else already"));
     }
-    if lock.contains(&format!("\nname = \"{name}\"\n")) {
-        return Err(format!("a package that zheng17 is built of is called \"{name}\" already"));
+    let mut packages = lock.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    match packages.find(|package| package.replace('-', "_") == as_crate) {
+        Some(package) => Err(format!("a package that zheng17 is built of is called \"{package}\" already")),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Whether a folder, which need not be there yet, is in another one.
+fn is_in(folder: &Path, other: &Path) -> Result<bool, String> {
+    let full = std::path::absolute(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let there = full.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
+    Ok(there.is_some_and(|there| there.starts_with(other)))
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// The files of a new plugin: where they go in its folder, and their texts.

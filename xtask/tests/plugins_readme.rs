@@ -90,13 +90,19 @@ fn new_plugin_refuses_names_and_folders() {
         ("rayon", "means something else"),
         ("auto", "means something else"),
         ("zheng17-core", "is called \"zheng17-core\" already"),
+        ("zheng17_core", "is called \"zheng17-core\" already"),
+        (&"a".repeat(65), "is longer than 64 letters"),
         ("clap", "is called \"clap\" already"),
     ] {
         let (made, said) = new_plugin(name, &["--kind", "static", "--path", "."]);
         assert!(!made && said.contains(why), "{name}: {said}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    let (made, said) = new_plugin("fast", &["--kind", "c", "--path", &root().join("crates").display().to_string()]);
+    assert!(!made && said.contains("is inside of the workspace"), "{said}");
     assert!(new_plugin("fast", &["--kind", "c", "--path", "."]).0);
+    let made = std::fs::read_dir(folder.path()).expect("a folder").count();
+    assert_eq!(made, 1, "nothing is left besides the plugin");
     let (made, said) = new_plugin("fast", &["--kind", "c", "--path", "."]);
     assert!(!made && said.contains("./fast is there already"), "{said}");
     let (made, said) = new_plugin("template-static", &["--kind", "dynamic"]);

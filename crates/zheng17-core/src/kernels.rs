@@ -1,8 +1,9 @@
 //! What is done to one chunk of cells: the small trait where speed lives, and its scalar specification.
 //!
 //! A kernel sees a chunk, a plan and an accumulator, and nothing else: no files, no threads, no other chunks. The provided
-//! methods are the specification; an override gives the same bits for all that is summed exactly, and within one unit in the
-//! last place for outputs in `f32`.
+//! methods are the specification, and an override gives the same bits; only a backend that declares
+//! [`SameBitsUpToLog`](crate::backend::Determinism::SameBitsUpToLog) may scale with another log1p, within one unit in the last place of
+//! 64 bits.
 
 use std::sync::Arc;
 

@@ -64,11 +64,11 @@ pub const FLAG_CONCURRENT: u32 = 1;
 /// Flag: `scale` is within one unit in the last place before rounding to 32 bits. Without it all results have the host's own bits.
 pub const FLAG_SAME_BITS_UP_TO_LOG: u32 = 2;
 
-/// Status: all went well.
+/// Status: all went well. With any other one the results are not looked at, and the message says what is the matter.
 pub const STATUS_OK: i32 = 0;
 /// Status: a fault of the plugin.
 pub const STATUS_INTERNAL: i32 = 1;
-/// Status: the data are not what they should be.
+/// Status: the data are not what they should be, as with a cell whose total is above 2^53.
 pub const STATUS_INPUT: i32 = 2;
 /// Status: the plugin can't do this.
 pub const STATUS_UNSUPPORTED: i32 = 3;
@@ -144,7 +144,9 @@ pub struct Counts {
     pub excluded: *const u8,
     /// Result: sums of each gene. All 0 before the call.
     pub genes: *mut GeneCounts,
-    /// Result: the total of each cell, the sum of rint(x · 2^40) converted to `double` and divided by 2^40.
+    /// Result: the total of each cell, the sum of rint(x · 2^40) converted to `double` and divided by 2^40. Above 2^53 the
+    /// status is `STATUS_INPUT`, and the message names the cell by its number in the whole matrix, `first_cell` + its place in the chunk:
+    /// "cell 7: its total of 1e16 is above 2^53".
     pub cell_totals: *mut f64,
     /// Result: number of entries.
     pub n_entries: u64,
@@ -233,7 +235,7 @@ pub struct Message {
 pub type Create = Option<unsafe extern "C" fn(context: *mut *mut c_void, message: *mut Message) -> i32>;
 /// Takes a context back. No other call is running or follows.
 pub type Destroy = Option<unsafe extern "C" fn(context: *mut c_void)>;
-/// Totals and exact moments of a chunk.
+/// Totals and exact moments of a chunk. Values are at most 2^53, and so are totals of cells; no sum then has more than 128 bits.
 pub type FoldCounts = Option<
     unsafe extern "C" fn(context: *mut c_void, chunk: *const Chunk, counts: *mut Counts, message: *mut Message) -> i32,
 >;

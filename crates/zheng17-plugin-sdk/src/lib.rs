@@ -28,7 +28,8 @@
 pub mod exported;
 
 pub use zheng17_core::exact::{
-    Arithmetic, CountFacts, CountSummary, GeneCounts, GeneMoments, MomentPlan, MomentSummary,
+    Arithmetic, CountFacts, CountSummary, GeneCounts, GeneMoments, MomentPlan, MomentSummary, fixed_total, share,
+    share_weight, total_from_fixed,
 };
 pub use zheng17_core::kernels::{OutputPlan, ScalarKernels};
 pub use zheng17_core::log1p::log1p;
