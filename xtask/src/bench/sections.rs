@@ -116,8 +116,11 @@ impl Bench {
     fn python(&self, cells: usize) -> Result<Value, String> {
         let input = self.input(cells, GENES, "h5ad")?;
         let arguments = [if self.quick { 1 } else { 3 }, machine::threads()].map(|number| number.to_string());
-        let done = child::run(self.python_command("zheng17_memory.py")?().arg(&input).args(arguments))?;
-        Ok(done.report)
+        let mut report = child::run(self.python_command("zheng17_memory.py")?().arg(&input).args(arguments))?.report;
+        let arguments = [if self.quick { "1" } else { "3" }, if self.quick { "2000" } else { "10000" }];
+        let dask = child::run(self.python_command("dask_scaling.py")?().arg(&input).args(arguments))?;
+        report["dask"] = dask.report;
+        Ok(report)
     }
 
     fn chunks(&self, cells: usize) -> Result<Value, String> {

@@ -106,7 +106,36 @@ fn python(size: &Value) -> String {
             size["genes_of_scanpy"][name].to_string(),
         ]);
     }
-    format!("{}\nMedians of {} runs, by turns in one process.\n\n{table}\n", heading(size), size["repeats"])
+    let text = format!("{}\nMedians of {} runs, by turns in one process.\n\n{table}\n", heading(size), size["repeats"]);
+    text + &dask(&size["dask"])
+}
+
+/// The recipe on clusters of this machine, without components, beside one process.
+fn dask(found: &Value) -> String {
+    let mut table = Table::new(&["recipe, X in memory at the end", "from file", "from memory"]);
+    let time = |value: &Value| value.as_f64().map_or_else(String::new, seconds);
+    for workers in ["1 workers", "2 workers"] {
+        let of = &found[workers];
+        table.row([format!("Dask, {workers}"), time(&of["from file"]), time(&of["from memory"])]);
+    }
+    let faster = &found["two against one"];
+    let ratios = ["from file", "from memory"].map(|which| times(number(&faster[which])));
+    table.row([String::from("two workers against one"), ratios[0].clone(), ratios[1].clone()]);
+    table.row([
+        String::from("scanpy's functions on Dask, 2 workers"),
+        String::new(),
+        time(&found["2 workers"]["scanpy, from memory"]),
+    ]);
+    for (name, value) in found["in memory"].as_object().into_iter().flatten() {
+        table.row([format!("one process: {name}"), String::new(), time(value)]);
+    }
+    let (rows, repeats) = (&found["chunk_rows"], &found["repeats"]);
+    let overhead = 1000.0 * number(&found["1 workers"]["overhead_per_task_s"]);
+    let moved = bytes(number(&found["2 workers"]["bytes_between_workers"]));
+    format!(
+        "Chunks of {rows} cells, workers of one thread each, medians of {repeats}. A task costs {overhead:.1} ms besides its work; between two \
+         workers {moved} travel.\n\n{table}\n"
+    )
 }
 
 fn memory(size: &Value) -> String {
