@@ -22,7 +22,7 @@ use std::path::Path;
 use zheng17_core::backend::Determinism;
 use zheng17_core::backend::chunked::KernelBackend;
 use zheng17_core::kernels::ScalarKernels;
-use zheng17_core::{AnyBackend, Capabilities, Result};
+use zheng17_core::{AnyBackend, Capabilities, ErrorKind, Result};
 use zheng17_plugin_host::LoadedPlugin;
 
 pub use cases::cases;
@@ -32,14 +32,23 @@ pub use suite::{Case, Entry, Expectation, Outcome, Report, Requirement, Stop, Su
 pub use test_program::test_program;
 pub use tolerance::{Against, Quantity, Tolerance, compare, tolerance};
 
-/// Every backend of this build, and core's backend of scalar chunk kernels.
+/// Every backend of this build that this machine can make, and core's backend of scalar chunk kernels. A backend for devices that
+/// this machine lacks is recorded as skipped.
 ///
 /// # Errors
 /// Those of the registry and of making a backend.
 pub fn built_in() -> Result<Vec<Subject>> {
     let registry = zheng17::registry()?;
-    let mut backends: Vec<AnyBackend> =
-        registry.entries().iter().map(|entry| (entry.create)()).collect::<Result<_>>()?;
+    let mut backends = Vec::new();
+    for entry in registry.entries() {
+        match (entry.create)() {
+            Ok(backend) => backends.push(backend),
+            Err(error) if entry.capabilities.devices && error.kind() == ErrorKind::Unsupported => {
+                zheng17_test_support::skip(&format!("all cases on {}", entry.capabilities.name), &error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+    }
     backends.push(AnyBackend::new(chunked()));
     Ok(backends.into_iter().map(Subject::new).collect())
 }

@@ -33,7 +33,7 @@ fn command_run(arguments: &[&str]) -> Result<(), String> {
 }
 
 /// Cargo features of the facade that are tested one set at a time; the default, all of them, is tested with the workspace.
-const FEATURE_SETS: [&str; 6] = ["", "rayon", "lazy", "plugins", "rayon,lazy", "rayon,plugins"];
+const FEATURE_SETS: [&str; 7] = ["", "rayon", "lazy", "plugins", "cuda", "rayon,lazy", "rayon,plugins"];
 
 /// Counts what test runners report.
 struct Tally {

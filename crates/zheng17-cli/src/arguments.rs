@@ -202,6 +202,12 @@ pub(crate) struct ResourceArguments {
     /// How many cells are worked on at a time; chosen by file and memory if not given
     #[arg(long, value_name = "N", value_parser = chunk_rows)]
     pub(crate) chunk_rows: Option<NonZeroUsize>,
+    /// The GPUs that a backend for GPUs uses, such as 0,1; all if not given
+    #[arg(long, value_name = "N,N", value_delimiter = ',')]
+    pub(crate) devices: Option<Vec<usize>>,
+    /// How much memory of each GPU to stay within, such as 8GiB; what is free if not given
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    pub(crate) device_memory: Option<u64>,
 }
 
 fn chunk_rows(text: &str) -> Result<NonZeroUsize, String> {
@@ -217,6 +223,8 @@ impl Default for ResourceArguments {
             memory: None,
             tmp: None,
             chunk_rows: None,
+            devices: None,
+            device_memory: None,
         }
     }
 }

@@ -81,6 +81,8 @@ pub(crate) fn context(resources: &ResourceArguments, quiet: bool) -> Result<Cont
         memory: resources.memory,
         spill_folder: Some(spill_folder),
         chunk_rows: resources.chunk_rows,
+        devices: resources.devices.clone(),
+        device_memory: resources.device_memory,
         cancel: terminal::stop_on_signals()?,
         progress: terminal::progress(quiet),
         ..Context::default()

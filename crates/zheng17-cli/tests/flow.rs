@@ -474,6 +474,17 @@ fn a_plan_foretells_memory_and_output() {
 }
 
 #[test]
+fn gpus_that_are_not_there() {
+    if Path::new("/dev/nvidiactl").exists() {
+        zheng17_test_support::skip("gpus_that_are_not_there", "there is a GPU");
+        return;
+    }
+    let folder = with_counts();
+    let said = run_badly(folder.path(), "run counts.h5ad -o out.h5ad --backend cuda", 2);
+    assert!(said.contains("there is no CUDA driver") && said.contains("--backend auto computes on the CPU"), "{said}");
+}
+
+#[test]
 fn plugin_gives_the_summary_of_the_reference() {
     let folder = with_counts();
     let plugin = zheng17_test_support::compile_plugin(&zheng17_test_support::example_in_c(), &[], folder.path());

@@ -22,6 +22,10 @@ pub struct Context {
     pub spill_folder: Option<PathBuf>,
     /// Rows per chunk; `None`: whatever suits the backend.
     pub chunk_rows: Option<NonZeroUsize>,
+    /// The devices to compute on, by their numbers, for backends that have devices; `None`: all of them.
+    pub devices: Option<Vec<usize>>,
+    /// Bytes of each device's memory to stay within; `None`: what is free.
+    pub device_memory: Option<u64>,
     /// Whether somebody asked to stop.
     pub cancel: CancelToken,
     /// Where finished work is reported.
@@ -35,6 +39,8 @@ impl Default for Context {
             memory: None,
             spill_folder: None,
             chunk_rows: None,
+            devices: None,
+            device_memory: None,
             cancel: CancelToken::default(),
             progress: Arc::new(NoProgress),
         }

@@ -65,5 +65,7 @@ fn built_in() -> Result<Registry> {
     #[cfg(feature = "lazy")]
     zheng17_lazy::register(&mut registry)?;
     zheng17_serial::register(&mut registry)?;
+    #[cfg(feature = "cuda")]
+    zheng17_cuda::register(&mut registry)?;
     Ok(registry)
 }

@@ -13,6 +13,9 @@ fn backends_of_this_feature_set() {
     if cfg!(feature = "rayon") {
         expected.insert(0, "rayon");
     }
+    if cfg!(feature = "cuda") {
+        expected.push("cuda");
+    }
     // Packages that tests of this crate may use, but that this one does not name, are not linked: their backends are not here.
     assert_eq!(names, expected);
     assert!(registry.entries().iter().all(|entry| matches!(entry.origin, Origin::Explicit(_))));

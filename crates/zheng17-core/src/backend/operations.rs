@@ -232,12 +232,23 @@ impl ReductionSums {
         }
     }
 
-    /// Adds the sums over the cells that come next.
-    pub fn merge(&mut self, next: Self) {
-        for (to, from) in self.genes.iter_mut().zip(next.genes) {
+    /// Adds the sums of the next cells, and of their squares, that a backend formed by itself.
+    pub fn add_cells(&mut self, cells: impl IntoIterator<Item = (DoubleSum, DoubleSum)>) {
+        let n_genes = self.shape.n_genes;
+        self.cells.extend(cells.into_iter().map(|cell| (cell.0.value(), variance(cell, n_genes))));
+    }
+
+    /// Adds sums of each gene, and of its squares, that a backend formed by itself.
+    pub fn add_genes(&mut self, genes: impl IntoIterator<Item = (DoubleSum, DoubleSum)>) {
+        for (to, from) in self.genes.iter_mut().zip(genes) {
             to.0.merge(from.0);
             to.1.merge(from.1);
         }
+    }
+
+    /// Adds the sums over the cells that come next.
+    pub fn merge(&mut self, next: Self) {
+        self.add_genes(next.genes);
         self.cells.extend(next.cells);
     }
 

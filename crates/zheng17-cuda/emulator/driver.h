@@ -1,0 +1,32 @@
+// How tests set up the software driver and see what it did.
+#pragma once
+#include <cstdint>
+
+struct DriverSetup {
+    uint32_t n_devices;
+    uint32_t delay_microseconds; // before each piece of work on a stream
+    uint64_t memory;             // of each device
+    uint64_t seed;               // order of threads, see api.h
+    int32_t driver_version;      // as cuDriverGetVersion has it
+    uint32_t newest_ptx;         // 80 for ISA 8.0
+    uint64_t failing_allocation; // the number of the one that fails, from 1; 0 for none
+};
+
+struct DriverCounts {
+    uint64_t used, peak;           // bytes of device memory
+    uint64_t to_device, to_host;   // bytes copied
+    uint64_t within, between;      // bytes copied within the device, and from another one to it
+    uint64_t launches, allocations;
+    uint64_t pinned;               // bytes of pinned memory in use, of all devices
+    uint64_t managed;              // calls that ask for managed memory, of all devices
+};
+
+extern "C" {
+// Begins anew with other devices. What was allocated before must have been freed.
+void software_driver_setup(const DriverSetup *setup);
+// Sets all counts but those of memory in use to zero, and the peak to what is in use.
+void software_driver_reset_counts(void);
+void software_driver_counts(uint32_t device, DriverCounts *counts);
+// What was refused last, and why.
+const char *software_driver_said(void);
+}

@@ -1,0 +1,380 @@
+//! Devices: finding them, their memory within its limit, their streams and kernels. Knows no matrices.
+//!
+//! Streams are always our own: on the default stream cudarc doesn't wait for copies out of pinned memory. Memory is plain device
+//! memory, never managed. Every allocation is counted against the device's limit before the driver is asked.
+#![allow(unsafe_code, reason = "calls of the driver; each says why it is right")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr as _, DevicePtrMut as _, HostSlice,
+    LaunchConfig, PinnedHostSlice, PushKernelArg as _, SyncOnDrop, sys,
+};
+
+use crate::bytes::{Plain, bytes_of, bytes_of_mut};
+use crate::error::Fault;
+use crate::ptx::{self, PtxModule};
+
+/// The version of the oldest driver, as the driver counts.
+const OLDEST_DRIVER_VERSION: i32 = 12_000;
+
+/// Of the memory that is free, this part is left to the driver and its kernels.
+const LEFT_FREE: u64 = 20;
+
+/// How many devices there are. Nothing else in this crate is called before this has said that there is a driver.
+///
+/// # Errors
+/// [`Fault::NoDriver`], [`Fault::DriverTooOld`], [`Fault::NoDevice`].
+pub fn probe() -> Result<usize, Fault> {
+    // SAFETY: it opens a library by name, and closes none.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Fault::NoDriver);
+    }
+    let mut version = 0;
+    // SAFETY: the driver is there, every driver has this function, and it writes a number.
+    let code = unsafe { sys::cuDriverGetVersion(&raw mut version) };
+    code.result()?;
+    if version < OLDEST_DRIVER_VERSION {
+        return Err(Fault::DriverTooOld);
+    }
+    match CudaContext::device_count()? {
+        0 => Err(Fault::NoDevice),
+        n => Ok(n as usize),
+    }
+}
+
+/// What of a device's memory is in use, by this program.
+struct Account {
+    limit: u64,
+    used: AtomicU64,
+}
+
+impl Account {
+    fn take(&self, bytes: u64) -> bool {
+        let more = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+}
+
+/// One device.
+pub(crate) struct Device {
+    name: String,
+    context: Arc<CudaContext>,
+    modules: Vec<Arc<CudaModule>>,
+    /// Two, so that copies to the device overlap with kernels.
+    pub(crate) streams: [Arc<CudaStream>; 2],
+    account: Arc<Account>,
+    multiprocessors: u32,
+    /// Pinned memory that nobody uses at the moment.
+    pinned: Mutex<Vec<PinnedHostSlice<u8>>>,
+}
+
+/// Device memory.
+pub(crate) struct DeviceBuffer {
+    slice: CudaSlice<u8>,
+    account: Arc<Account>,
+    bytes: u64,
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        self.account.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Device {
+    /// Opens a device and loads the kernels. `memory` is the most to use of it; all that is free if not given.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub(crate) fn open(ordinal: usize, memory: Option<u64>) -> Result<Self, Fault> {
+        let n_devices = probe()?;
+        let bad = Fault::BadOrdinal { asked: ordinal, n_devices };
+        if ordinal >= n_devices {
+            return Err(bad);
+        }
+        let context = CudaContext::new(ordinal)
+            .map_err(|error| if Fault::is_bad_ordinal(error) { bad } else { Fault::of(error) })?;
+        let load = |module: &PtxModule| context.load_module(cudarc::nvrtc::Ptx::from_src(module.text));
+        let modules = ptx::MODULES.iter().map(load).collect::<Result<_, _>>()?;
+        let streams = [context.new_stream()?, context.new_stream()?];
+        let (free, _) = context.mem_get_info()?;
+        let free = free as u64 - free as u64 / LEFT_FREE;
+        let multiprocessors = context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        Ok(Self {
+            name: format!("device {ordinal} ({})", context.name()?),
+            modules,
+            streams,
+            account: Arc::new(Account { limit: memory.unwrap_or(free).min(free), used: AtomicU64::new(0) }),
+            multiprocessors: multiprocessors.max(1) as u32,
+            pinned: Mutex::default(),
+            context,
+        })
+    }
+
+    /// The most memory to use.
+    pub(crate) fn limit(&self) -> u64 {
+        self.account.limit
+    }
+
+    /// Whether so many bytes may stay on the device for as long as a matrix lives. A third of the memory is kept for work.
+    pub(crate) fn may_keep(&self, bytes: u64) -> bool {
+        self.account.used.load(Ordering::Relaxed) + bytes <= self.limit() / 3 * 2
+    }
+
+    /// Memory of at least one byte that nobody has written.
+    pub(crate) fn alloc(&self, stream: &Arc<CudaStream>, bytes: usize) -> Result<DeviceBuffer, Fault> {
+        let bytes = bytes.max(1);
+        if !self.account.take(bytes as u64) {
+            return Err(self.out_of_memory(bytes));
+        }
+        // SAFETY: whoever asks for memory writes it before a kernel reads it.
+        match unsafe { stream.alloc::<u8>(bytes) } {
+            Ok(mut slice) => {
+                // The memory is there when the stream comes to it. Other streams wait for that as they wait for a write.
+                drop(slice.device_ptr_mut(stream));
+                Ok(DeviceBuffer { slice, account: Arc::clone(&self.account), bytes: bytes as u64 })
+            }
+            Err(error) => {
+                self.account.used.fetch_sub(bytes as u64, Ordering::Relaxed);
+                Err(if Fault::is_out_of_memory(error) { self.out_of_memory(bytes) } else { Fault::of(error) })
+            }
+        }
+    }
+
+    /// Memory of zeros.
+    pub(crate) fn zeros(&self, stream: &Arc<CudaStream>, bytes: usize) -> Result<DeviceBuffer, Fault> {
+        let mut buffer = self.alloc(stream, bytes)?;
+        stream.memset_zeros(&mut buffer.slice)?;
+        Ok(buffer)
+    }
+
+    /// Numbers on the device.
+    pub(crate) fn upload<T: Plain>(&self, stream: &Arc<CudaStream>, numbers: &[T]) -> Result<DeviceBuffer, Fault> {
+        let mut buffer = self.alloc(stream, size_of_val(numbers))?;
+        if !numbers.is_empty() {
+            stream.memcpy_htod(bytes_of(numbers), &mut buffer.slice)?;
+        }
+        Ok(buffer)
+    }
+
+    fn out_of_memory(&self, asked: usize) -> Fault {
+        Fault::OutOfMemory {
+            device: self.name.clone(),
+            asked: asked as u64,
+            used: self.account.used.load(Ordering::Relaxed),
+            limit: self.limit(),
+        }
+    }
+
+    /// Pinned host memory for copies to the device, of at least so many bytes.
+    pub(crate) fn pinned(&self, bytes: usize) -> Result<Pinned<'_>, Fault> {
+        let mut free = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        let large_enough = free.iter().position(|memory| memory.len() >= bytes);
+        // Memory that is too small makes room for what is large enough.
+        let found = large_enough.or_else(|| free.len().checked_sub(1)).map(|at| free.swap_remove(at));
+        drop(free);
+        let memory = match found.filter(|memory| memory.len() >= bytes) {
+            Some(memory) => memory,
+            // SAFETY: it is written before it is read.
+            None => unsafe { self.context.alloc_pinned::<u8>(bytes.max(1)) }.map_err(|error| {
+                if Fault::is_out_of_memory(error) {
+                    Fault::NoPinnedMemory { asked: bytes as u64 }
+                } else {
+                    Fault::of(error)
+                }
+            })?,
+        };
+        Ok(Pinned { memory: Some(memory), home: &self.pinned })
+    }
+
+    /// Begins the launch of a kernel.
+    pub(crate) fn launch<'a>(
+        &self,
+        stream: &'a CudaStream,
+        module: PtxModule,
+        kernel: &str,
+    ) -> Result<Launch<'a>, Fault> {
+        let at = ptx::MODULES.iter().position(|known| known.name == module.name).unwrap_or(0);
+        let function = self.modules[at].load_function(kernel)?;
+        Ok(Launch { stream, function, arguments: Vec::new(), held: Vec::new() })
+    }
+
+    /// Blocks for work that comes in `n` pieces, of which a block does `each` at a time: enough to fill the device, and no more.
+    pub(crate) fn blocks(&self, n: usize, each: usize) -> u32 {
+        (n.div_ceil(each) as u32).clamp(1, self.multiprocessors.saturating_mul(8))
+    }
+}
+
+/// Pinned memory, which goes back to where it came from.
+pub(crate) struct Pinned<'d> {
+    memory: Option<PinnedHostSlice<u8>>,
+    home: &'d Mutex<Vec<PinnedHostSlice<u8>>>,
+}
+
+impl Pinned<'_> {
+    /// Copies words to a device through this memory: returns when they have been read, not when they have arrived.
+    pub(crate) fn send(&mut self, stream: &Arc<CudaStream>, words: &[u64], to: &mut DeviceBuffer) -> Result<(), Fault> {
+        let Some(memory) = &mut self.memory else { return Ok(()) };
+        let bytes = bytes_of(words);
+        // Waits for the copy before.
+        memory.as_mut_slice()?[..bytes.len()].copy_from_slice(bytes);
+        Ok(stream.memcpy_htod(&Beginning(memory, bytes.len()), &mut to.slice)?)
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner).extend(self.memory.take());
+    }
+}
+
+/// The first bytes of pinned memory; cudarc copies all or nothing.
+struct Beginning<'p>(&'p PinnedHostSlice<u8>, usize);
+
+impl HostSlice<u8> for Beginning<'_> {
+    fn len(&self) -> usize {
+        self.1
+    }
+
+    // SAFETY: the memory's own events keep it until it has been read.
+    unsafe fn stream_synced_slice<'a>(&'a self, stream: &'a CudaStream) -> (&'a [u8], SyncOnDrop<'a>) {
+        // SAFETY: as above.
+        let (all, sync) = unsafe { self.0.stream_synced_slice(stream) };
+        (&all[..self.1], sync)
+    }
+
+    // SAFETY: it has no memory to write to.
+    unsafe fn stream_synced_mut_slice<'a>(&'a mut self, _stream: &'a CudaStream) -> (&'a mut [u8], SyncOnDrop<'a>) {
+        (&mut [], SyncOnDrop::Sync(None))
+    }
+}
+
+/// Copies numbers from a place of a buffer to the host and waits for them.
+pub(crate) fn download<T: Plain>(
+    stream: &Arc<CudaStream>,
+    buffer: &DeviceBuffer,
+    at: usize,
+    n: usize,
+) -> Result<Vec<T>, Fault> {
+    let mut numbers = vec![T::default(); n];
+    if n > 0 {
+        let bytes = bytes_of_mut(&mut numbers);
+        let from = buffer.slice.slice(at..at + bytes.len());
+        stream.memcpy_dtoh(&from, bytes)?;
+        stream.synchronize()?;
+    }
+    Ok(numbers)
+}
+
+/// Copies bytes within a device.
+pub(crate) fn copy_within(
+    stream: &Arc<CudaStream>,
+    from: &DeviceBuffer,
+    to: &mut DeviceBuffer,
+    at: usize,
+    bytes: usize,
+) -> Result<(), Fault> {
+    Ok(stream.memcpy_dtod(&from.slice.slice(..bytes), &mut to.slice.slice_mut(at..at + bytes))?)
+}
+
+/// An argument of a kernel.
+enum Argument {
+    U32(u32),
+    U64(u64),
+    F32(f32),
+    F64(f64),
+}
+
+/// A launch that is being put together: arguments in the order of the kernel's. Buffers are waited for, and marked as read or
+/// written when the launch is on its stream.
+pub(crate) struct Launch<'a> {
+    stream: &'a CudaStream,
+    function: CudaFunction,
+    arguments: Vec<Argument>,
+    held: Vec<SyncOnDrop<'a>>,
+}
+
+impl<'a> Launch<'a> {
+    pub(crate) fn u32(&mut self, x: usize) -> &mut Self {
+        self.arguments.push(Argument::U32(x as u32));
+        self
+    }
+
+    pub(crate) fn f32(&mut self, x: f32) -> &mut Self {
+        self.arguments.push(Argument::F32(x));
+        self
+    }
+
+    pub(crate) fn f64(&mut self, x: f64) -> &mut Self {
+        self.arguments.push(Argument::F64(x));
+        self
+    }
+
+    pub(crate) fn null(&mut self) -> &mut Self {
+        self.arguments.push(Argument::U64(0));
+        self
+    }
+
+    /// A buffer to read.
+    pub(crate) fn read(&mut self, buffer: &'a DeviceBuffer) -> &mut Self {
+        self.read_at(buffer, &[0])
+    }
+
+    /// Places of a buffer to read, an argument for each.
+    pub(crate) fn read_at(&mut self, buffer: &'a DeviceBuffer, places: &[usize]) -> &mut Self {
+        let (address, held) = buffer.slice.device_ptr(self.stream);
+        self.arguments.extend(places.iter().map(|&place| Argument::U64(address + place as u64)));
+        self.held.push(held);
+        self
+    }
+
+    /// A buffer to read, or none.
+    pub(crate) fn read_or_null(&mut self, buffer: Option<&'a DeviceBuffer>) -> &mut Self {
+        match buffer {
+            Some(buffer) => self.read(buffer),
+            None => self.null(),
+        }
+    }
+
+    /// A buffer to write.
+    pub(crate) fn write(&mut self, buffer: &'a mut DeviceBuffer) -> &mut Self {
+        self.write_at(buffer, &[0])
+    }
+
+    /// Places of a buffer to write, an argument for each.
+    pub(crate) fn write_at(&mut self, buffer: &'a mut DeviceBuffer, places: &[usize]) -> &mut Self {
+        let (address, held) = buffer.slice.device_ptr_mut(self.stream);
+        self.arguments.extend(places.iter().map(|&place| Argument::U64(address + place as u64)));
+        self.held.push(held);
+        self
+    }
+
+    /// Launches on so many blocks of the usual threads.
+    pub(crate) fn run(&mut self, blocks: u32) -> Result<(), Fault> {
+        self.run_on((blocks, 1))
+    }
+
+    /// Launches on a grid of blocks of the usual threads.
+    pub(crate) fn run_on(&mut self, (x, y): (u32, u32)) -> Result<(), Fault> {
+        let mut builder = self.stream.launch_builder(&self.function);
+        for argument in &self.arguments {
+            match argument {
+                Argument::U32(x) => builder.arg(x),
+                Argument::U64(x) => builder.arg(x),
+                Argument::F32(x) => builder.arg(x),
+                Argument::F64(x) => builder.arg(x),
+            };
+        }
+        let grid = LaunchConfig { grid_dim: (x, y, 1), block_dim: (ptx::BLOCK_THREADS, 1, 1), shared_mem_bytes: 0 };
+        // SAFETY: arguments stand as the table of kernels has them, and their buffers are as large as it says; the tests compare
+        // numbers and sizes of arguments with the compiled kernels, and every access with the buffers.
+        unsafe { builder.launch(grid) }?;
+        self.held.clear();
+        Ok(())
+    }
+}
+
+/// The devices of a matrix.
+pub(crate) type Devices = Arc<[Device]>;

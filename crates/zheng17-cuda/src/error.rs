@@ -1,0 +1,137 @@
+//! What can go wrong between this program and the devices, each as one line that says what to do.
+//!
+//! cudarc's own errors ask the driver for their text, and so end the program where there is no driver. They are taken apart
+//! here, by number, and travel no further.
+
+use std::fmt;
+
+use cudarc::driver::DriverError;
+use zheng17_core::{Error, ErrorKind};
+
+/// The driver's numbers for what has a message of its own.
+const OUT_OF_MEMORY: u32 = 2;
+const NO_DEVICE: u32 = 100;
+const BAD_ORDINAL: u32 = 101;
+const PTX_TOO_NEW: u32 = 222;
+
+/// The first driver that takes the kernels.
+pub(crate) const OLDEST_DRIVER: &str = "525 (CUDA 12.0)";
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The machine has no CUDA driver.
+    NoDriver,
+    /// There is a driver, but no device.
+    NoDevice,
+    /// The driver is older than the kernels.
+    DriverTooOld,
+    /// A device was asked for that is not there.
+    BadOrdinal {
+        /// Its number.
+        asked: usize,
+        /// How many there are.
+        n_devices: usize,
+    },
+    /// A device has no room.
+    OutOfMemory {
+        /// Which device, with its name.
+        device: String,
+        /// Bytes that were asked for.
+        asked: u64,
+        /// Bytes that are in use.
+        used: u64,
+        /// Bytes that may be used.
+        limit: u64,
+    },
+    /// The system has no memory that the driver can copy from.
+    NoPinnedMemory {
+        /// Bytes that were asked for.
+        asked: u64,
+    },
+    /// Anything else: the driver's number, and its words.
+    Other(u32, String),
+}
+
+impl Fault {
+    /// What an error of the driver means. Only for code that runs after the driver was found.
+    pub(crate) fn of(error: DriverError) -> Self {
+        match error.0 as u32 {
+            NO_DEVICE => Self::NoDevice,
+            PTX_TOO_NEW => Self::DriverTooOld,
+            code => Self::Other(code, error.to_string()),
+        }
+    }
+
+    /// Whether the driver has no memory left.
+    pub(crate) fn is_out_of_memory(error: DriverError) -> bool {
+        error.0 as u32 == OUT_OF_MEMORY
+    }
+
+    /// Whether the driver doesn't know a device.
+    pub(crate) fn is_bad_ordinal(error: DriverError) -> bool {
+        error.0 as u32 == BAD_ORDINAL
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoDriver | Self::NoDevice | Self::DriverTooOld => ErrorKind::Unsupported,
+            Self::BadOrdinal { .. } => ErrorKind::Usage,
+            Self::OutOfMemory { .. } | Self::NoPinnedMemory { .. } | Self::Other(..) => ErrorKind::System,
+        }
+    }
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    if bytes < 10_000_000 {
+        format!("{} kB", bytes.div_ceil(1000))
+    } else {
+        format!("{} MB", bytes.div_ceil(1_000_000))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDriver => {
+                f.write_str("there is no CUDA driver (libcuda) on this machine; --backend auto computes on the CPU")
+            }
+            Self::NoDevice => f.write_str("the CUDA driver finds no device; --backend auto computes on the CPU"),
+            Self::DriverTooOld => {
+                write!(f, "the CUDA driver is too old; drivers from {OLDEST_DRIVER} on will do, and the CPU backends")
+            }
+            Self::BadOrdinal { asked, n_devices } => {
+                write!(f, "there is no device {asked}; the driver has {n_devices}, counted from 0")
+            }
+            Self::OutOfMemory { device, asked, used, limit } => write!(
+                f,
+                "{device} has no room for {} more: {} of {} are in use; more devices, smaller chunks or fewer genes need \
+                 less on each",
+                size(*asked),
+                size(*used),
+                size(*limit)
+            ),
+            Self::NoPinnedMemory { asked } => write!(
+                f,
+                "the system has no room for {} of memory that the CUDA driver can copy from; smaller chunks need less",
+                size(*asked)
+            ),
+            Self::Other(code, text) => write!(f, "the CUDA driver reports error {code}: {text}"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Error::new(fault.kind(), fault.to_string())
+    }
+}
+
+impl From<DriverError> for Fault {
+    fn from(error: DriverError) -> Self {
+        Self::of(error)
+    }
+}

@@ -1,0 +1,84 @@
+//! What fails says so in one line, and leaves nothing behind.
+
+use zheng17_core::{Context, ErrorKind, SparseBackend as _};
+use zheng17_cuda::{Cuda, probe};
+
+use crate::driver::{Setup, driver};
+use crate::run::{context, counts, results, source};
+
+#[test]
+fn an_allocation_that_fails_is_a_clear_error_and_leaves_no_leak() {
+    let Some(driver) = driver("an_allocation_that_fails_is_a_clear_error_and_leaves_no_leak") else { return };
+    let input = counts(40, 12);
+    for n_devices in [1, 2] {
+        let mut n_failed = 0;
+        for failing_allocation in 1.. {
+            driver.set_up(Setup { n_devices, failing_allocation, ..Setup::default() });
+            let outcome = results(&Cuda::default(), &input, &context(Some(20_000), 9));
+            for device in 0..n_devices {
+                let found = driver.counts(device);
+                assert_eq!((found.used, found.pinned), (0, 0), "allocation {failing_allocation}, device {device}");
+            }
+            let Err(error) = outcome else { break };
+            let said = error.to_string();
+            assert!(said.contains("has no room for"), "allocation {failing_allocation}: {said}");
+            assert_eq!((error.kind(), said.lines().count()), (ErrorKind::System, 1));
+            n_failed += 1;
+        }
+        assert!(n_failed > 100, "only {n_failed} allocations");
+    }
+}
+
+#[test]
+fn a_limit_that_is_too_small_is_a_clear_error() {
+    let Some(driver) = driver("a_limit_that_is_too_small_is_a_clear_error") else { return };
+    driver.set_up(Setup::default());
+    let error = results(&Cuda::default(), &counts(40, 12), &context(Some(2_000), 9)).expect_err("too little");
+    let said = error.to_string();
+    assert!(said.starts_with("device 0 (software emulation (not a GPU)) has no room for "), "{said}");
+    assert_eq!(driver.counts(0).used, 0);
+}
+
+#[test]
+fn devices_that_are_not_there_and_drivers_that_are_too_old() {
+    let Some(driver) = driver("devices_that_are_not_there_and_drivers_that_are_too_old") else { return };
+    let input = source(&counts(10, 5));
+    let open = |ctx: &Context| Cuda::default().open(input.clone(), ctx).err().expect("a failure");
+    driver.set_up(Setup { n_devices: 2, ..Setup::default() });
+    assert_eq!(probe(), Ok(2));
+    let error = open(&Context { devices: Some(vec![0, 3]), ..Context::default() });
+    assert_eq!(error.to_string(), "there is no device 3; the driver has 2, counted from 0");
+    assert_eq!(error.kind(), ErrorKind::Usage);
+
+    let too_old = "the CUDA driver is too old; drivers from 525 (CUDA 12.0) on will do, and the CPU backends";
+    for setup in [Setup { driver_version: 11_080, ..Setup::default() }, Setup { newest_ptx: 78, ..Setup::default() }] {
+        driver.set_up(setup);
+        let error = open(&Context::default());
+        assert_eq!((error.to_string().as_str(), error.kind().exit_code()), (too_old, 2));
+    }
+
+    driver.set_up(Setup { n_devices: 0, ..Setup::default() });
+    let error = open(&Context::default());
+    assert_eq!(error.to_string(), "the CUDA driver finds no device; --backend auto computes on the CPU");
+    assert_eq!(error.kind().exit_code(), 2);
+}
+
+#[test]
+fn a_cancelled_run_ends_and_leaves_no_leak() {
+    let Some(driver) = driver("a_cancelled_run_ends_and_leaves_no_leak") else { return };
+    driver.set_up(Setup { n_devices: 2, ..Setup::default() });
+    let ctx = context(None, 4);
+    let backend = Cuda::default();
+    let matrix = backend.open(source(&counts(40, 12)), &ctx).expect("a matrix");
+    let mut n_seen = 0;
+    let outcome = backend.visit(&matrix, &ctx, &mut |chunk| {
+        n_seen += chunk.n_cells();
+        ctx.cancel.cancel();
+        Ok(())
+    });
+    assert_eq!(outcome.err().map(|error| error.kind()), Some(ErrorKind::Cancelled));
+    assert_eq!(n_seen, 4);
+    assert!(backend.count_summary(&matrix, None, &ctx).is_err());
+    drop((matrix, backend));
+    assert_eq!((driver.counts(0).used, driver.counts(1).used), (0, 0));
+}
