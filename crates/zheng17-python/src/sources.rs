@@ -196,7 +196,8 @@ impl<R: AppendRows> ChunkSource for PlacedRows<R> {
         if rows.is_empty() {
             return Ok(());
         }
-        self.inner.append(rows.start - self.first_cell..rows.end - self.first_cell, out)
+        let rows = rows.start - self.first_cell..rows.end - self.first_cell;
+        self.inner.append(rows, out).map_err(|error| error.at(&self.names.name))
     }
     fn cell_name(&self, cell: usize) -> Option<String> {
         Names::get(self.names.cells.as_ref(), cell)

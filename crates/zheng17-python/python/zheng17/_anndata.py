@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import copy as copying
+import os
 from collections.abc import Mapping
 
 import numpy as np
 
 from zheng17 import _matrix
 from zheng17._zheng17 import Source, __version__
+
+
+def check_anndata(adata) -> None:
+    """Refuses what is no AnnData.
+
+    Raises
+    ------
+    TypeError
+        If it isn't one.
+    """
+    import anndata
+
+    if isinstance(adata, anndata.AnnData):
+        return
+    advice = ""
+    if isinstance(adata, (str, os.PathLike)):
+        advice = "; zheng17.run takes paths of files"
+    elif getattr(adata, "ndim", None) == 2:
+        advice = "; anndata.AnnData(matrix) makes one"
+    raise TypeError(f"adata must be an AnnData, not {type(adata).__name__}{advice}")
 
 
 def counts_of(adata, layer: str | None):
@@ -22,8 +43,8 @@ def counts_of(adata, layer: str | None):
     if layer is not None:
         if layer not in adata.layers:
             # Newer AnnData lists X among the layers, without a name.
-            there = ", ".join(str(name) for name in adata.layers if name is not None) or "none"
-            raise ValueError(f"there is no layer {layer!r}; there is {there}")
+            there = ", ".join(str(name) for name in adata.layers if name is not None)
+            raise ValueError(f"there is no layer {layer!r}; " + (f"there is {there}" if there else "adata has no layers"))
         return adata.layers[layer]
     if adata.X is None:
         raise ValueError("adata has no X; layer= chooses one of its layers")
@@ -47,10 +68,49 @@ def source_of(adata, layer: str | None) -> tuple[Source, bool]:
             )
         # What was written and not yet put into the file would not be seen.
         adata.file._file.flush()
-        return Source.file(adata.filename), np.dtype(counts.dtype) == np.float64
+        source = Source.file(_path_of_backed(adata))
+        if source.shape != adata.shape:
+            raise ValueError(
+                f"{adata.filename}: the file has {source.shape[0]} cells x {source.shape[1]} genes, but the AnnData that it "
+                f"backs has {adata.n_obs} x {adata.n_vars}"
+            )
+        return source, np.dtype(counts.dtype) == np.float64
     name = "X" if layer is None else f"layers[{layer!r}]"
     source = _matrix.source(counts, name=name, cell_names=adata.obs_names, gene_names=adata.var_names)
     return source, _matrix.has_float64(counts)
+
+
+def _path_of_backed(adata) -> str:
+    """The path of the very file that the object has open: another may be at its path by now.
+
+    Raises
+    ------
+    ValueError
+        If it isn't found any more.
+    """
+    path = os.fspath(adata.filename)
+    try:
+        handle = adata.file._file.id.get_vfd_handle()
+        opened = os.fstat(handle)
+    except (OSError, TypeError, ValueError, NotImplementedError):
+        # Not every way to open a file has a handle of the system.
+        return path
+    candidates = [path]
+    try:
+        # A path that was given relative to another folder.
+        candidates.append(os.readlink(f"/proc/self/fd/{handle}"))
+    except OSError:
+        pass
+    for candidate in candidates:
+        try:
+            if os.path.samestat(os.stat(candidate), opened):
+                return candidate
+        except OSError:
+            continue
+    raise ValueError(
+        f"{path}: the file that backs this AnnData is not at its path any more: it was replaced or moved, or the path is "
+        "relative to another folder; read it again"
+    )
 
 
 def result_of(adata, result: Mapping, parameters: Mapping, *, copy: bool):
@@ -96,6 +156,9 @@ def result_of(adata, result: Mapping, parameters: Mapping, *, copy: bool):
     )
     if result["logged"]:
         new.uns["log1p"] = {"base": None}
+    else:
+        # What it says of the counts that came in is not true of the result.
+        new.uns.pop("log1p", None)
     if "pca_scores" in result:
         new.obsm["X_pca"] = result["pca_scores"]
         new.varm["PCs"] = result["pca_loadings"]

@@ -8,8 +8,8 @@ import re
 import warnings
 from collections.abc import Callable
 
-from zheng17 import _zheng17
-from zheng17._progress import reporter
+from zheng17 import _parameters, _zheng17
+from zheng17._progress import check_progress, reporter
 
 log = logging.getLogger("zheng17")
 
@@ -23,8 +23,13 @@ def memory_bytes(memory: int | str | None) -> int | None:
     >>> memory_bytes("2GiB")
     2147483648
     """
-    if memory is None or isinstance(memory, int):
-        return memory
+    if memory is None:
+        return None
+    if not isinstance(memory, str):
+        try:
+            return _parameters.whole("memory", memory, 0)
+        except TypeError:
+            raise TypeError(f'memory must be a number of bytes or a size such as "2GiB", not {memory!r}') from None
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", memory)
     if match is None or match[2].lower() not in _UNITS:
         raise ValueError(f'memory must be a number of bytes or a size such as "2GiB", not {memory!r}')
@@ -91,29 +96,29 @@ def run(
     ------
     ValueError
         For parameters that make no sense and for data that are not counts, naming file, cell and gene.
+    TypeError
+        For parameters of another type.
+    FileNotFoundError, FileExistsError
+        If there is no such input; if an output exists already, without ``force``.
     OSError
         If the system refuses to read or write.
     """
+    path_in, path_out = _existing("path_in", path_in), _parameters.path("path_out", path_out)
+    gene_table = None if gene_table is None else _parameters.path("gene_table", gene_table)
+    asked = _asked(version, n_top_genes, log, max_value, n_comps, backend, threads, memory, chunk_rows, write_x)
+    asked |= _chosen(layer, raw, genome, feature_type)
+    force = _parameters.flag("force", force)
+    check_progress(progress)
+    for output in (path_out, gene_table):
+        if output is not None and not force and os.path.isfile(output) and not _same_file(output, path_in):
+            raise FileExistsError(f"{output}: the output exists already; force=True replaces it")
     with reporter(progress) as report:
         result = _zheng17.run(
-            os.fspath(path_in),
-            os.fspath(path_out),
-            version=version,
-            n_top_genes=n_top_genes,
-            log=log,
-            max_value=max_value,
-            n_comps=n_comps,
-            backend=backend,
-            threads=threads,
-            memory=memory_bytes(memory),
-            chunk_rows=chunk_rows,
-            values=write_x,
-            gene_table=None if gene_table is None else os.fspath(gene_table),
+            path_in,
+            path_out,
+            **asked,
+            gene_table=gene_table,
             force=force,
-            layer=layer,
-            raw=raw,
-            genome=genome,
-            feature_type=feature_type,
             progress=report,
         )
     tell(result, stacklevel=2)
@@ -146,23 +151,47 @@ def plan(
         ``backend`` and why, ``passes`` (what for, and what share of the file each reads), ``peak_bytes``, ``output_bytes`` and
         more. Sizes are estimates, in bytes.
     """
-    return _zheng17.plan(
-        os.fspath(path),
-        version=version,
-        n_top_genes=n_top_genes,
-        log=log,
-        max_value=max_value,
-        n_comps=n_comps,
-        backend=backend,
-        threads=threads,
-        memory=memory_bytes(memory),
-        chunk_rows=chunk_rows,
-        values=write_x,
-        layer=layer,
-        raw=raw,
-        genome=genome,
-        feature_type=feature_type,
-    )
+    path = _existing("path", path)
+    asked = _asked(version, n_top_genes, log, max_value, n_comps, backend, threads, memory, chunk_rows, write_x)
+    return _zheng17.plan(path, **asked, **_chosen(layer, raw, genome, feature_type))
+
+
+def _asked(version, n_top_genes, log, max_value, n_comps, backend, threads, memory, chunk_rows, write_x) -> dict:
+    """Parameters of the recipe and of what computes, checked, by the names of the native half."""
+    return _parameters.recipe(
+        version=version, n_top_genes=n_top_genes, log=log, max_value=max_value, n_comps=n_comps
+    ) | {
+        "backend": _parameters.text("backend", backend),
+        "threads": _parameters.threads(threads),
+        "memory": memory_bytes(memory),
+        "chunk_rows": _parameters.whole_or_none("chunk_rows", chunk_rows),
+        "values": _parameters.text("write_x", write_x),
+    }
+
+
+def _chosen(layer, raw, genome, feature_type) -> dict:
+    """Which matrix of a file, checked."""
+    return {
+        "layer": _parameters.text_or_none("layer", layer),
+        "raw": _parameters.flag("raw", raw),
+        "genome": _parameters.text_or_none("genome", genome),
+        "feature_type": _parameters.text_or_none("feature_type", feature_type),
+    }
+
+
+def _existing(name: str, path) -> str:
+    """The path of an input that is there."""
+    path = _parameters.path(name, path)
+    if not os.path.lexists(path):
+        raise FileNotFoundError(f"{path}: there is no such file")
+    return path
+
+
+def _same_file(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
 
 
 def backends() -> list[dict]:
@@ -176,7 +205,7 @@ def backends() -> list[dict]:
 
 def load_plugin(path: str | os.PathLike) -> str:
     """Load a backend from a shared library; the name to choose it by is returned. Its code runs in this process."""
-    return _zheng17.load_plugin(os.fspath(path))
+    return _zheng17.load_plugin(_parameters.path("path", path))
 
 
 def tell(result: dict, stacklevel: int) -> None:

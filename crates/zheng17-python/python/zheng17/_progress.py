@@ -6,12 +6,25 @@ from collections.abc import Callable
 from contextlib import contextmanager
 
 
+def check_progress(progress) -> None:
+    """Refuses what is neither ``None``, nor a bool, nor a function.
+
+    Raises
+    ------
+    TypeError
+        If it is.
+    """
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        raise TypeError(f"progress must be True, False, None or a function, not {progress!r}")
+
+
 @contextmanager
 def reporter(progress: bool | Callable[[str, int, int], object] | None):
     """What the native half calls with ``(pass, done, total)``, or ``None``.
 
     ``True`` shows bars of tqdm; a function is called itself.
     """
+    check_progress(progress)
     if progress is None or progress is False:
         yield None
     elif callable(progress):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zheng17 import _matrix, _zheng17
-from zheng17._anndata import counts_of, result_of, source_of
+from zheng17 import _matrix, _parameters, _zheng17
+from zheng17._anndata import check_anndata, counts_of, result_of, source_of
 from zheng17._files import tell
-from zheng17._progress import reporter
+from zheng17._progress import check_progress, reporter
 
 
 def recipe_zheng17(
@@ -52,7 +52,7 @@ def recipe_zheng17(
     layer
         The layer that has the counts; X if not given. The result goes to X.
     threads
-        How many threads to use; all processors that the process may use if not given. It never changes the result.
+        How many threads to use, at most 1,024; all processors that the process may use if not given. It never changes the result.
     progress
         ``True`` for bars of tqdm, or a function that is called with the name of the pass, the cells that are done and all cells.
 
@@ -66,12 +66,20 @@ def recipe_zheng17(
         - ``var["n_counts", "means", "dispersions", "dispersions_norm", "mean", "std"]`` of each selected gene: total; mean and
           dispersion after normalising; score; mean and standard deviation before scaling
         - ``obsm["X_pca"]``, ``varm["PCs"]``, ``uns["pca"]`` with ``n_comps``
-        - ``uns["log1p"]``, ``uns["zheng17"]``: version, parameters, target sums, digest of the sums
+        - ``uns["log1p"]``, which is removed with ``log=False``
+        - ``uns["zheng17"]``: version, parameters, target sums, digest of the sums
 
     Raises
     ------
     ValueError
         For counts that are negative or not finite, naming cell and gene; for parameters that make no sense. ``adata`` is as it was.
+
+    TypeError
+        For parameters and matrices of another type; for what is no AnnData.
+
+    Notes
+    -----
+    While it computes, other threads run. None of them may work on the same object: it is read meanwhile, and changed at the end.
 
     Examples
     --------
@@ -82,6 +90,10 @@ def recipe_zheng17(
     >>> adata.shape
     (100, 50)
     """
+    check_anndata(adata)
+    asked = _parameters.recipe(n_top_genes=n_top_genes, log=log, version=version, n_comps=n_comps)
+    backend, threads = _parameters.text("backend", backend), _parameters.threads(threads)
+    check_progress(progress)
     if _matrix.is_dask(counts_of(adata, layer)):
         from zheng17 import dask
 
@@ -91,17 +103,13 @@ def recipe_zheng17(
                 "dask.diagnostics.ProgressBar show how far they are; backend, threads and progress are for matrices in memory"
             )
         return dask.recipe_zheng17(
-            adata, n_top_genes, log, plot, copy, version=version, n_comps=n_comps, layer=layer
+            adata, n_top_genes, log, plot, copy, version=version, n_comps=n_comps, layer=layer, _stacklevel=3
         )
     source, float64 = source_of(adata, layer)
     with reporter(progress) as report:
         result = _zheng17.recipe(
             source,
-            version=version,
-            n_top_genes=n_top_genes,
-            log=log,
-            max_value=None,
-            n_comps=n_comps,
+            **asked,
             backend=backend,
             threads=threads,
             memory=None,
@@ -114,7 +122,7 @@ def recipe_zheng17(
         from zheng17._plot import plot_dispersions
 
         plot_dispersions(result)
-    parameters = {"n_top_genes": n_top_genes, "log": log, "n_components": n_comps, "layer": layer}
+    parameters = {key: asked[key] for key in ("n_top_genes", "log")} | {"n_components": asked["n_comps"], "layer": layer}
     new = result_of(adata, result, parameters, copy=copy)
     tell(result, stacklevel=2)
     if copy:

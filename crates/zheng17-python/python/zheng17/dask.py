@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from zheng17 import _matrix, _zheng17
-from zheng17._anndata import counts_of, result_of
+from zheng17 import _matrix, _parameters, _zheng17
+from zheng17._anndata import check_anndata, counts_of, result_of
 from zheng17._chunks import ChunkPlan, Components, Gram, Plan, SelectedCells, plan_from
 from zheng17._files import tell
 from zheng17._zheng17 import Moments, Source, Summary
@@ -34,7 +34,7 @@ try:
     from dask.blockwise import Blockwise
     from dask.highlevelgraph import HighLevelGraph
 except ImportError as error:
-    raise ImportError("zheng17.dask needs Dask: pip install zheng17[dask]") from error
+    raise ImportError("zheng17.dask needs Dask: pip install \"./crates/zheng17-python[dask]\" from a checkout") from error
 
 log = logging.getLogger("zheng17")
 
@@ -67,6 +67,7 @@ def recipe_zheng17(
     layer: str | None = None,
     client=None,
     keep: bool | None = None,
+    _stacklevel: int = 2,
 ):
     """Run :func:`zheng17.recipe_zheng17` on counts in chunks of Dask, which that function does by itself on seeing
     them.
@@ -95,7 +96,8 @@ def recipe_zheng17(
         As :func:`zheng17.recipe_zheng17`, with ``X`` and ``obsm["X_pca"]`` lazy Dask arrays in the chunks of the
         counts; a column of ``X`` is computed without the others. The bits are those of :func:`zheng17.recipe_zheng17`
         on the matrix in memory, whatever the chunks and workers; components agree to 1e-6, and have the same bits for
-        the same chunks.
+        the same chunks. ``adata.to_memory()`` computes all. anndata writes lazy arrays to zarr; chunks that a cluster
+        keeps can't be written by ``write_h5ad``: use ``to_memory()`` first, ``keep=False`` or ``write_zarr``.
 
     Raises
     ------
@@ -114,6 +116,12 @@ def recipe_zheng17(
     >>> adata.X.chunksize
     (30, 50)
     """
+    check_anndata(adata)
+    # Parameters are looked at before anything is computed.
+    asked = _parameters.recipe(n_top_genes=n_top_genes, log=log, version=version, n_comps=n_comps)
+    n_top_genes, log, n_comps = asked["n_top_genes"], asked["log"], asked["n_comps"]
+    if keep is not None:
+        keep = _parameters.flag("keep", keep)
     counts = counts_of(adata, layer)
     if not isinstance(counts, da.Array):
         raise TypeError(
@@ -125,8 +133,11 @@ def recipe_zheng17(
             'dask.config.set({"array.query-planning": False}) before dask.array is imported'
         )
     name = "X" if layer is None else f"layers[{layer!r}]"
-    # The version is looked at before anything is computed.
     _check_parameters(n_top_genes, log, version)
+    if n_comps is not None:
+        _check_components(n_comps, adata.n_obs, min(n_top_genes, adata.n_vars))
+    if isinstance(counts._meta, np.ma.MaskedArray):
+        _matrix.check(counts._meta, name)
     engine = _Engine(client)
     cells = _Cells(_row_chunks(counts, name, engine), name)
     try:
@@ -142,7 +153,7 @@ def recipe_zheng17(
             plan = plan.after(engine.reduce(kept, plan.chunks))
         result = plan.result | {"backend": "dask", "backend_reason": None, "notes": []}
         if n_comps is not None:
-            _check_components(n_comps, plan)
+            _check_components(n_comps, plan.summary.n_cells, len(plan.chunks.selected))
             gram = engine.merge(kept.map(_gram, plan.chunks, what="products"), _merge_grams, what="products-merge")
             result |= _pca(selected, plan, plan.components(gram, n_comps))
     except ValueError as error:
@@ -154,7 +165,7 @@ def recipe_zheng17(
         plot_dispersions(result)
     parameters = {"n_top_genes": n_top_genes, "log": log, "n_components": n_comps, "layer": layer}
     new = result_of(adata, result, parameters, copy=copy)
-    tell(result, stacklevel=2)
+    tell(result, stacklevel=_stacklevel)
     if copy:
         return new
     adata._init_as_actual(new)
@@ -196,9 +207,8 @@ def read(
     import anndata
     import pandas as pd
 
-    if chunk_rows < 1:
-        raise ValueError(f"chunk_rows must be 1 or more, not {chunk_rows}")
-    path = os.path.abspath(os.fspath(path))
+    chunk_rows = _parameters.whole("chunk_rows", chunk_rows)
+    path = os.path.abspath(_parameters.path("path", path))
     choice = {"layer": layer, "raw": raw, "genome": genome, "feature_type": feature_type}
     file = _File(path, tuple(choice.items()), _stamp(path))
     source = file.source()
@@ -238,7 +248,19 @@ class _File:
     stamp: tuple
 
     def source(self) -> Source:
-        """The open file, one in each process."""
+        """The open file, one in each process.
+
+        Raises
+        ------
+        ValueError
+            If it changed: then chunks would be of different counts.
+        """
+        try:
+            unchanged = _stamp(self.path) == self.stamp
+        except FileNotFoundError:
+            unchanged = False
+        if not unchanged:
+            raise ValueError(f"{self.path} is not the file any more that it was when zheng17.dask.read saw it")
         return _open(self)
 
 
@@ -250,8 +272,6 @@ def _file_of(array: da.Array) -> _File | None:
 
 @functools.lru_cache(maxsize=4)
 def _open(file: _File) -> Source:
-    if _stamp(file.path) != file.stamp:
-        raise ValueError(f"{file.path} is not the file any more that it was when zheng17.dask.read saw it")
     return Source.file(file.path, **dict(file.choice))
 
 
@@ -340,12 +360,23 @@ class _Cells:
 
 
 def _with_chunk(block=None, *, function, plan, label, file, block_info=None):
-    first_cell, end = block_info[None]["array-location"][0]
+    (first_cell, end), (_, n_genes) = block_info[None]["array-location"]
     if file is not None:
         block = file.source().part(first_cell, end)
     elif not isinstance(block, SelectedCells):
+        _check_shape(block, (end - first_cell, n_genes), f"{label}: the chunk of cells {first_cell}..{end}")
         block = _matrix.source(block, name=label, first_cell=first_cell)
     return function(block, plan, first_cell)
+
+
+def _check_shape(block, expected: tuple[int, int], what: str) -> None:
+    """Refuses a chunk that is not what its array says."""
+    found = getattr(block, "shape", None)
+    if found is None or len(found) != 2:
+        return
+    for has, should, unit in zip(found, expected, ("cells", "genes"), strict=True):
+        if has != should:
+            raise ValueError(f"{what} has {has} {unit}, {should} expected")
 
 
 def _look(cells, plan: ChunkPlan | None, first_cell: int):
@@ -373,6 +404,11 @@ def _read(*, file: _File, block_info=None) -> sparse.csr_matrix:
     (first, end), (_, n_genes) = info["array-location"]
     indptr, indices, data = _zheng17.select(file.source().part(first, end))
     matrix = sparse.csr_matrix((end - first, n_genes), dtype=data.dtype)
+    # Scipy wants both of the same type.
+    if len(data) <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)
+    else:
+        indices = indices.astype(np.int64)
     matrix.indptr, matrix.indices, matrix.data = indptr, indices, data.astype(info["dtype"], copy=False)
     return matrix
 
@@ -474,12 +510,12 @@ def _check_parameters(n_top_genes: int, log: bool, version: str) -> None:
     _zheng17.Planner(two_cells, version=version, n_top_genes=n_top_genes, log=log, max_value=None)
 
 
-def _check_components(n_comps: int, plan: Plan) -> None:
-    most = min(plan.summary.n_cells, len(plan.chunks.selected)) - 1
+def _check_components(n_comps: int, n_cells: int, n_selected: int) -> None:
+    most = min(n_cells, n_selected) - 1
     if not 0 < n_comps <= most:
         raise ValueError(
-            f"{n_comps} principal components asked for, but {plan.summary.n_cells} cells and "
-            f"{len(plan.chunks.selected)} selected genes have at most {most}"
+            f"{n_comps} principal components asked for, but {n_cells} cells and "
+            f"{n_selected} selected genes have at most {most}"
         )
 
 
@@ -530,8 +566,11 @@ def _row_chunks(x: da.Array, name: str, engine: _Engine) -> da.Array:
         dtype=x.dtype,
         meta=x._meta,
         token="zheng17-genes",
+        label=name,
     )
 
 
-def _side_by_side(blocks):
+def _side_by_side(blocks, label: str):
+    for block in blocks:
+        _matrix.check(block, label)
     return sparse.hstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.hstack(blocks)

@@ -144,7 +144,7 @@ def normalize_total(
     if target_sum is not None and not 0 < target_sum < np.inf:
         raise ValueError(f"target_sum must be positive and finite, not {target_sum}")
     _refuse("normalize_total", obsm=(obsm, None))
-    x = _rows(_float(_matrix_of(adata, "normalize_total", layer), np.float32))
+    x = _rows(_float(_matrix_of(adata, "normalize_total", layer), np.float32, _name(layer)))
     max_fraction_wanted = max_fraction if exclude_highly_expressed else None
     totals, median, excluded = _zheng17.cell_totals(_source(x, adata, layer), max_fraction_wanted)
     target = median if target_sum is None else float(target_sum)
@@ -206,7 +206,7 @@ def log1p(
     x = data if adata is None else _matrix_of(adata, "log1p", layer)
     if adata is not None and "log1p" in adata.uns:
         log.warning('uns["log1p"] says that these values are logarithms already')
-    x = _float(x, np.float64)
+    x = _float(x, np.float64, _name(layer))
     if _matrix.is_sparse(x):
         x = _without_duplicates(x if x.format in ("csr", "csc") else x.tocsr())
     new = _with_values(x, _zheng17.log1p_values(_values(x), None if base is None else float(base)))
@@ -375,7 +375,7 @@ def scale(
     if mask_obs is not None:
         names = tuple(f"{name} of {mask_obs}" if isinstance(mask_obs, str) else f"{name} with mask" for name in names)
         mask_obs = _mask(mask_obs, None if adata is None else adata.obs, x.shape[0], "mask_obs")
-    x = _rows(_float(x, np.float64))
+    x = _rows(_float(x, np.float64, _name(layer)))
     some = x if mask_obs is None else x[mask_obs]
     source = _source(some, None if mask_obs is not None else adata, layer)
     if some.shape[0] < 2:
@@ -485,6 +485,7 @@ def pca(
     if mask_var is _UNSET:
         mask_var = "highly_variable" if adata is not None and "highly_variable" in adata.var else None
     mask = None if mask_var is None else _mask(mask_var, None if adata is None else adata.var, x.shape[1], "mask_var")
+    _matrix.check(x, _name(layer))
     x = _without_duplicates(x) if _matrix.is_sparse(x) else np.asarray(x)
     used = x if mask is None else x[:, mask]
     if n_comps is None:
@@ -492,8 +493,8 @@ def pca(
     if n_comps < 1:
         raise ValueError(f"{n_comps} principal components of {used.shape[0]} cells x {used.shape[1]} genes")
     gene_names = None if adata is None else adata.var_names[slice(None) if mask is None else mask]
-    name = "X" if layer is None else f"layers[{layer!r}]"
-    found = _zheng17.principal_components(_matrix.source(used, name=name, gene_names=gene_names), int(n_comps))
+    source = _matrix.source(used, name=_name(layer), gene_names=gene_names)
+    found = _zheng17.principal_components(source, int(n_comps))
     scores = found["scores"].astype(dtype, copy=False)
     if adata is None:
         if return_info:
@@ -541,8 +542,11 @@ def _matrix_of(adata, step: str, layer: str | None = None):
 def _source(x, adata=None, layer: str | None = None) -> _zheng17.Source:
     if adata is None:
         return _matrix.source(x)
-    name = "X" if layer is None else f"layers[{layer!r}]"
-    return _matrix.source(x, name=name, cell_names=adata.obs_names, gene_names=adata.var_names)
+    return _matrix.source(x, name=_name(layer), cell_names=adata.obs_names, gene_names=adata.var_names)
+
+
+def _name(layer: str | None) -> str:
+    return "X" if layer is None else f"layers[{layer!r}]"
 
 
 def _refuse(step: str, **parameters) -> None:
@@ -552,12 +556,11 @@ def _refuse(step: str, **parameters) -> None:
             raise ValueError(f"{name}={value!r} does not apply here; scanpy.pp.{step} has it")
 
 
-def _float(x, for_integers: type):
-    """Values as floats of 32 or 64 bits; what else is of ``for_integers``. Dense matrices as arrays."""
-    if not _matrix.is_sparse(x):
+def _float(x, for_integers: type, name: str):
+    """Values as floats of 32 or 64 bits; what else is of ``for_integers``. Dense matrices as arrays, sparse ones checked."""
+    if not _matrix.is_sparse(x) and not isinstance(x, np.ma.MaskedArray):
         x = np.asarray(x)
-        if x.ndim != 2:
-            raise TypeError(f"a matrix of cells x genes is expected, not one of {x.ndim} dimensions")
+    _matrix.check(x, name)
     dtype = np.dtype(x.dtype)
     if dtype.kind == "f":
         return x.astype(np.float64 if dtype.itemsize > 4 else np.float32, copy=False)
