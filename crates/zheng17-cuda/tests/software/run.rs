@@ -103,9 +103,10 @@ pub(crate) fn results<B: SparseBackend>(backend: &B, input: &CsrBuffer, ctx: &Co
     })?;
     let squared = backend.multiply(&small, &small)?;
     let again = backend.concat(&[&squared, &small])?;
-    // A block of products takes much more than these cells, so there are few of them.
-    let few = backend.select(&small, &Selection::Range(0..shape.n_cells / 64), &Selection::All)?;
-    let plan_of_few = OutputPlan { cell_scale: plan.cell_scale[..shape.n_cells / 64].into(), ..plan.clone() };
+    // A block of products takes much more memory than these cells, so there are few of them, but for large matrices.
+    let n_few = if shape.n_cells > 10_000 { 9_000 } else { shape.n_cells / 64 };
+    let few = backend.select(&small, &Selection::Range(0..n_few), &Selection::All)?;
+    let plan_of_few = OutputPlan { cell_scale: plan.cell_scale[..n_few].into(), ..plan.clone() };
     let mut gram = backend.gram(&few, &plan_of_few, ctx)?;
     for gene in 0..shape.n_genes {
         // What stands above the diagonal is nobody's business.
@@ -188,6 +189,17 @@ fn devices_of_little_memory_and_late_streams_give_the_same_bits() {
             assert_eq!((counts.used, counts.between), (0, 0), "device {device}");
         }
     }
+}
+
+#[test]
+fn chunks_of_several_groups_windows_and_blocks() {
+    let Some(driver) = driver("chunks_of_several_groups_windows_and_blocks") else { return };
+    driver.set_up(Setup::default());
+    // More rows than a launch sums, of which each group has 4,095; and more than a block of products.
+    let input = counts(17_000, 9);
+    let mut ctx = context(None, 1);
+    ctx.chunk_rows = None;
+    compare(&input, 1, &ctx);
 }
 
 #[test]
