@@ -18,7 +18,7 @@ use zheng17_core::{ChunkKernels as _, ChunkSource as _, CsrBuffer, CsrView, Erro
 use zheng17_kernels::{CountFolder, FastKernels, GramBlock, GramTotal, MomentFolder, Scores};
 
 use crate::arrays::Copied;
-use crate::errors::{OrException as _, exception};
+use crate::errors::{OrException as _, exception, of_caller};
 use crate::recipe::{Matrix, fill, scaled_f64, zeros};
 use crate::sources::Source;
 
@@ -68,7 +68,13 @@ impl Summary {
             rest.iter().try_for_each(|part| sums.merge((*part).clone()))?;
             Ok(Self { sums, duplicates })
         })
+        .map_err(of_caller)
         .or_exception()
+    }
+
+    /// Whether the sums are the same, to the last bit.
+    fn __eq__(&self, py: Python<'_>, other: &Self) -> bool {
+        py.detach(|| self.duplicates == other.duplicates && self.sums.to_bytes() == other.sums.to_bytes())
     }
 
     /// SHA-256 of the bytes, in hexadecimal digits.
@@ -140,7 +146,7 @@ impl Moments {
         let (first, rest) =
             moments.split_first().ok_or_else(|| exception(&Error::usage("there are no moments to merge")))?;
         let mut merged = first.0.clone();
-        rest.iter().try_for_each(|part| merged.merge(&part.0)).or_exception()?;
+        rest.iter().try_for_each(|part| merged.merge(&part.0)).map_err(of_caller).or_exception()?;
         Ok(Self(merged))
     }
 

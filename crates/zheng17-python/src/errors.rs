@@ -20,6 +20,11 @@ pub(crate) fn exception(error: &Error) -> PyErr {
     }
 }
 
+/// What is a fault of ours where the library calls itself is one of the caller who brings chunks that don't belong together.
+pub(crate) fn of_caller(error: Error) -> Error {
+    if error.kind() == ErrorKind::Internal { Error::usage(error.to_string()) } else { error }
+}
+
 /// A result of the library as one of Python.
 pub(crate) trait OrException<T> {
     /// The value, or the exception of the error.

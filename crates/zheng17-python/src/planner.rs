@@ -11,7 +11,7 @@ use zheng17_core::{Error, Result, Shape};
 
 use crate::arrays::Copied;
 use crate::chunks::{Moments, Summary};
-use crate::errors::{OrException as _, exception};
+use crate::errors::{OrException as _, exception, of_caller};
 use crate::recipe::params;
 
 /// The recipe's decisions from the summary of all cells.
@@ -37,7 +37,7 @@ impl Planner {
             return Err(exception(&Error::unsupported(complaint)));
         }
         // Also says which cell is missing.
-        summary.sums.cell_totals(summary.sums.n_cells()).or_exception()?;
+        summary.sums.cell_totals(summary.sums.n_cells()).map_err(of_caller).or_exception()?;
         if summary.sums.n_cells() < 2 {
             let complaint = format!("{} cells; a variance needs two", summary.sums.n_cells());
             return Err(exception(&Error::input(complaint)));
@@ -61,6 +61,7 @@ impl Planner {
                 let statistics = match (self.params.version.statistics, moments) {
                     (Statistics::Exact, _) => plan::exact_statistics(&self.summary, self.shape(), &kept)?,
                     (_, Some(moments)) => {
+                        self.check_cells(moments)?;
                         let totals = self.cell_totals()?;
                         let target = plan::float32_target(totals);
                         let moment_plan = plan::float32_moments(&self.params.version, target, totals);
@@ -124,6 +125,7 @@ impl Planner {
         selected: &Summary,
         moments: &Moments,
     ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+        self.check_cells(moments).or_exception()?;
         let scaling = self.scaling(target_sum, selected).or_exception()?;
         let (output, deviation) = plan::output_plan(&self.params, &scaling, &moments.0);
         Ok((PyArray1::from_vec(py, output.mean), PyArray1::from_vec(py, deviation)))
@@ -136,11 +138,20 @@ impl Planner {
     }
 
     fn cell_totals(&self) -> Result<&[f64]> {
-        self.summary.cell_totals(self.summary.n_cells())
+        self.summary.cell_totals(self.summary.n_cells()).map_err(of_caller)
+    }
+
+    /// Whether moments are of as many cells as were summarised.
+    fn check_cells(&self, moments: &Moments) -> Result<()> {
+        let (found, wanted) = (moments.0.n_cells(), self.summary.n_cells());
+        if found == wanted as u64 {
+            return Ok(());
+        }
+        Err(Error::usage(format!("moments of {found} cells, but {wanted} cells were summarised")))
     }
 
     fn scaling(&self, target_sum: f64, selected: &Summary) -> Result<CellScaling> {
-        let hvg_totals = selected.sums.cell_totals(self.summary.n_cells())?;
+        let hvg_totals = selected.sums.cell_totals(self.summary.n_cells()).map_err(of_caller)?;
         Ok(plan::cell_scaling(&self.params, target_sum, self.cell_totals()?, hvg_totals, None))
     }
 }

@@ -159,8 +159,16 @@ struct Names {
 impl Names {
     fn get(names: Option<&Py<PyAny>>, at: usize) -> Option<String> {
         // A name that can't be had is not worth another error.
-        Python::attach(|py| names?.bind(py).get_item(at).ok()?.str().ok().map(|name| name.to_string()))
+        Python::attach(|py| names?.bind(py).get_item(at).ok()?.str().ok().map(|name| printable(&name.to_string())))
     }
+}
+
+/// A name without characters that a terminal takes for commands.
+fn printable(name: &str) -> String {
+    let escaped = |character: char| {
+        if character.is_control() { character.escape_default().to_string() } else { character.to_string() }
+    };
+    name.chars().map(escaped).collect()
 }
 
 /// Rows that can be appended to a chunk.

@@ -142,12 +142,12 @@ def test_a_wrong_value_is_named_by_its_place_among_all_cells(counts):
 
 
 def test_summaries_of_the_same_cell_do_not_merge(counts):
-    with pytest.raises(RuntimeError, match="cell was summarised twice"):
+    with pytest.raises(ValueError, match="cell was summarised twice"):
         zheng17.Summary.merge([zheng17.summarize(counts[:50]), zheng17.summarize(counts[:50])])
 
 
 def test_a_missing_chunk_is_noticed(counts):
-    with pytest.raises(RuntimeError, match="not summarised"):
+    with pytest.raises(ValueError, match="not summarised"):
         zheng17.plan_from(zheng17.summarize(counts[50:], 50))
 
 
@@ -169,3 +169,47 @@ def test_plans_say_what_they_need(counts):
     ready = planned([(0, counts)], n_top_genes=10)
     with pytest.raises(ValueError, match="asks for nothing"):
         ready.look(counts)
+
+
+def test_chunks_that_do_not_belong_together(counts):
+    summary = zheng17.summarize(counts)
+    with pytest.raises(ValueError, match="genes"):
+        zheng17.Summary.merge([zheng17.summarize(counts[:50]), zheng17.summarize(counts[50:, :30], 50)])
+    with pytest.raises(TypeError, match="a Summary is expected, not int"):
+        zheng17.plan_from(5)
+    plan = zheng17.plan_from(summary, n_top_genes=10)
+    with pytest.raises(ValueError, match="there is none"):
+        plan.after([])
+    for wrong in ([5], 5, [plan.look(counts), 5]):
+        with pytest.raises(TypeError, match="asks for 'selected': .* of type Summary"):
+            plan.after(wrong)
+    with pytest.raises(ValueError, match="the chunk has 30 genes, 1200 expected"):
+        plan.look(counts[:, :30])
+    with pytest.raises(ValueError, match="not summarised"):
+        plan.after([plan.look(counts[:50])])
+    plan = plan.after([plan.look(counts)])
+    with pytest.raises(TypeError, match="of type Moments"):
+        plan.after(summary)
+    with pytest.raises(ValueError, match="moments of 50 cells, but 600 cells were summarised"):
+        plan.after([plan.look(counts[:50])])
+    plan = plan.after(plan.look(counts))
+    for wrong in (counts[:, :30], sparse.hstack([counts, counts], format="csr")):
+        with pytest.raises(ValueError, match="genes, 1200 expected"):
+            zheng17.apply(plan, wrong)
+    with pytest.raises(ValueError, match=r"cells 10\.\.610 of 600"):
+        zheng17.apply(plan, counts, 10)
+    for first in (-1, 2**63, 2**64):
+        with pytest.raises(ValueError, match="first_cell must be"):
+            zheng17.apply(plan, counts, first)
+        with pytest.raises(ValueError, match="first_cell must be"):
+            zheng17.summarize(counts, first)
+    with pytest.raises(TypeError, match="first_cell must be a whole number, not 'a'"):
+        zheng17.summarize(counts, "a")
+    with pytest.raises(TypeError, match="a Plan is expected, not int"):
+        zheng17.apply(5, counts)
+
+
+def test_summaries_are_equal_by_their_bits(counts):
+    assert zheng17.summarize(counts) == zheng17.summarize(counts.tocsc())
+    assert zheng17.summarize(counts) != zheng17.summarize(counts[:-1])
+    assert zheng17.summarize(counts) != 5

@@ -125,3 +125,33 @@ def test_a_log_of_before_is_not_one_of_the_result(base):
     adata = anndata.AnnData(da.from_array(base, chunks=(20, 300)), uns={"log1p": {"base": 2}})
     zheng17.recipe_zheng17(adata, N, log=False)
     assert "log1p" not in adata.uns
+
+
+@pytest.mark.parametrize(("shape", "message"), [((0, 30), "X: there are no cells"), ((60, 0), "X: there are no genes")])
+def test_what_is_empty_is_refused(shape, message):
+    adata = anndata.AnnData(da.from_array(np.zeros(shape, np.float32), chunks=(20, 30)))
+    with pytest.raises(ValueError, match=message):
+        zheng17.recipe_zheng17(adata, N)
+
+
+def test_names_are_printed_without_control_characters(base):
+    wrong = base.copy()
+    wrong[3, 2] = -1
+    adata = anndata.AnnData(da.from_array(wrong, chunks=(20, 300)))
+    adata.obs_names = [f"a\n\x1b[31m{at}" for at in range(60)]
+    with pytest.raises(ValueError, match=r"cell 3 \(a\\n.*1b.*\[31m3\)") as caught:
+        zheng17.recipe_zheng17(adata, N)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("recipe", [zheng17.recipe_zheng17, zheng17.dask.recipe_zheng17])
+def test_warnings_point_at_the_caller(base, recipe):
+    adata = anndata.AnnData(da.from_array(base / 2, chunks=(20, 300)))
+    with pytest.warns(UserWarning, match="not integers") as caught:
+        recipe(adata, N)
+    assert caught[0].filename == __file__
+
+
+def test_summarize_is_for_matrices_in_memory(base):
+    with pytest.raises(TypeError, match="X: a matrix in memory is expected, not an array of Dask"):
+        zheng17.summarize(da.from_array(base))

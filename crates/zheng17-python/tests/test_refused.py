@@ -217,3 +217,20 @@ def test_narrow_indices_are_taken(base, dtype):
     expected = zheng17.summarize(x).to_bytes()
     x.indices = x.indices.astype(dtype)
     assert zheng17.summarize(x).to_bytes() == expected
+
+
+@pytest.mark.parametrize(("shape", "message"), [((0, 30), "X: there are no cells"), ((60, 0), "X: there are no genes")])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
+def test_what_is_empty_is_refused(shape, message, kind):
+    with pytest.raises(ValueError, match=message):
+        zheng17.recipe_zheng17(anndata.AnnData(kind(np.zeros(shape, np.float32))), N)
+
+
+def test_names_are_printed_without_control_characters(base):
+    wrong = base.copy()
+    wrong[3, 2] = -1
+    adata = anndata.AnnData(wrong)
+    adata.obs_names = [f"a\n\x1b[31m{at}" for at in range(60)]
+    with pytest.raises(ValueError, match=r"cell 3 \(a\\n.*1b.*\[31m3\)") as caught:
+        zheng17.recipe_zheng17(adata, N)
+    assert str(caught.value).isprintable()

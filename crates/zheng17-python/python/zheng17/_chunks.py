@@ -13,8 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zheng17 import _matrix, _zheng17
+from zheng17 import _matrix, _parameters, _zheng17
 from zheng17._zheng17 import Moments, Source, Summary
+
+#: A place after this is a mistake, and would not fit into sums.
+_MOST_CELLS = 2**48
 
 
 def summarize(X, first_cell: int = 0) -> Summary:
@@ -86,8 +89,13 @@ def plan_from(
     >>> np.array_equal(adata.X, scaled), adata.uns["zheng17"]["summary_sha256"] == plan.result["digest"]
     (True, True)
     """
-    chunks = ChunkPlan(version=version, log=log, max_value=max_value, n_genes=summary.n_genes)
-    return Plan(chunks=chunks, n_top_genes=n_top_genes, summary=summary)._begun()
+    if not isinstance(summary, Summary):
+        raise TypeError(f"a Summary is expected, not {type(summary).__name__}; zheng17.summarize makes one of a chunk")
+    asked = _parameters.recipe(n_top_genes=n_top_genes, log=log, version=version, max_value=max_value)
+    chunks = ChunkPlan(
+        version=asked["version"], log=asked["log"], max_value=asked["max_value"], n_genes=summary.n_genes
+    )
+    return Plan(chunks=chunks, n_top_genes=asked["n_top_genes"], summary=summary)._begun()
 
 
 def apply(plan: Plan | ChunkPlan, X, first_cell: int = 0, *, float64: bool = False) -> np.ndarray:
@@ -95,7 +103,12 @@ def apply(plan: Plan | ChunkPlan, X, first_cell: int = 0, *, float64: bool = Fal
 
     ``X`` is the chunk of counts, or what :meth:`ChunkPlan.select` kept of it.
     """
-    return _chunk_plan(plan).apply(X, first_cell, float64=float64)
+    if isinstance(plan, Plan):
+        plan._check_place(X, first_cell)
+        plan = plan.chunks
+    if not isinstance(plan, ChunkPlan):
+        raise TypeError(f"a Plan is expected, not {type(plan).__name__}")
+    return plan.apply(X, first_cell, float64=float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,9 +216,9 @@ class ChunkPlan:
     def look(self, X, first_cell: int = 0) -> Summary | Moments:
         """What the plan asks of a chunk: of its counts, or from stage "selected" on of what was kept of them."""
         if self.stage == "totals":
-            return _zheng17.summarize(_source(X, first_cell), self.excluded)
+            return _zheng17.summarize(_source(X, first_cell, self.n_genes), self.excluded)
         if self.stage == "moments":
-            source = _source(X, first_cell)
+            source = _source(X, first_cell, self.n_genes)
             scale, arithmetic, exponent = _zheng17.float32_factors(
                 self.version, self.target_sum, _zheng17.summarize(source, self.excluded).cell_totals
             )
@@ -221,10 +234,12 @@ class ChunkPlan:
     def select(self, X, first_cell: int = 0) -> SelectedCells:
         """What is kept of a chunk: the counts of the selected genes."""
         if isinstance(X, SelectedCells):
+            if self.selected is not None and X.n_genes != len(self.selected):
+                raise ValueError(f"the chunk has {X.n_genes} selected genes, {len(self.selected)} expected")
             return X
         if self.selected is None:
             raise ValueError(f"genes are not selected yet: the plan asks for {self.stage!r}")
-        source = _source(X, first_cell)
+        source = _source(X, first_cell, self.n_genes)
         indptr, indices, data = _zheng17.select(source, self.selected)
         # Where cells are not renormalised, their factors are made of their first totals.
         needs_totals = self.version == "scanpy-main"
@@ -284,28 +299,45 @@ class Plan:
 
     def look(self, X, first_cell: int = 0) -> Summary | Moments:
         """What the plan asks of a chunk of counts, or of what :meth:`select` kept of it."""
+        self._check_place(X, first_cell)
         return self.chunks.look(X, first_cell)
 
     def select(self, X, first_cell: int = 0) -> SelectedCells:
         """What is kept of a chunk, once genes are selected (``chunks.stage`` is ``"selected"`` or later)."""
+        self._check_place(X, first_cell)
         return self.chunks.select(X, first_cell)
+
+    def _check_place(self, X, first_cell: int) -> None:
+        """Refuses a chunk that ends after the last cell."""
+        shape = getattr(X, "shape", None)
+        if isinstance(X, (Source, SelectedCells)) or shape is None or len(shape) != 2:
+            return
+        end = _parameters.whole("first_cell", first_cell, 0, _MOST_CELLS) + shape[0]
+        if end > self.summary.n_cells:
+            raise ValueError(f"cells {first_cell}..{end} of {self.summary.n_cells}: the chunk ends after the last cell")
 
     def after(self, parts: Summary | Moments | Sequence[Summary | Moments]) -> Plan:
         """The plan that knows what chunks said to :meth:`look`: of all chunks, in any order, merged or not."""
-        whole = type(parts[0]).merge(list(parts)) if isinstance(parts, Sequence) else parts
         stage = self.chunks.stage
+        if stage == "nothing":
+            raise ValueError("the plan is ready: it asks for nothing more")
+        kind = Moments if stage in ("moments", "deviations") else Summary
+        parts = [parts] if isinstance(parts, kind) else parts
+        if not isinstance(parts, Sequence) or not all(isinstance(part, kind) for part in parts):
+            raise TypeError(f"the plan asks for {stage!r}: what look gave of each chunk, of type {kind.__name__}")
+        if not parts:
+            raise ValueError(f"the plan asks for {stage!r}: what look gave of each chunk, but there is none")
+        whole = parts[0] if len(parts) == 1 else kind.merge(list(parts))
         if stage == "totals":
             return dataclasses.replace(self, summary=whole)._begun()
         if stage == "moments":
             return self._with_genes(whole)
         if stage == "selected":
             return self._with_cells(whole)
-        if stage == "deviations":
-            target_sum = self.chunks.target_sum
-            mean, std = self._planner().scale_genes(target_sum, self.selected_summary, whole)
-            chunks = dataclasses.replace(self.chunks, stage="nothing", mean=mean, std=std)
-            return dataclasses.replace(self, chunks=chunks, result=self.result | {"mean": mean, "std": std})
-        raise ValueError("the plan is ready: it asks for nothing more")
+        target_sum = self.chunks.target_sum
+        mean, std = self._planner().scale_genes(target_sum, self.selected_summary, whole)
+        chunks = dataclasses.replace(self.chunks, stage="nothing", mean=mean, std=std)
+        return dataclasses.replace(self, chunks=chunks, result=self.result | {"mean": mean, "std": std})
 
     def components(self, gram: Gram, n_comps: int) -> Components:
         """Principal components of all cells, exactly, from the sums that :meth:`ChunkPlan.gram` has, merged."""
@@ -358,9 +390,12 @@ class Plan:
         return dataclasses.replace(self, chunks=chunks, selected_summary=selected, result=self.result | scaled)
 
 
-def _chunk_plan(plan: Plan | ChunkPlan) -> ChunkPlan:
-    return plan.chunks if isinstance(plan, Plan) else plan
-
-
-def _source(X, first_cell: int) -> Source:
-    return X if isinstance(X, Source) else _matrix.source(X, first_cell=first_cell)
+def _source(X, first_cell: int, n_genes: int | None = None) -> Source:
+    """A source over a chunk, of so many genes."""
+    if isinstance(X, Source):
+        source = X
+    else:
+        source = _matrix.source(X, first_cell=_parameters.whole("first_cell", first_cell, 0, _MOST_CELLS))
+    if n_genes is not None and source.shape[1] != n_genes:
+        raise ValueError(f"{source.name}: the chunk has {source.shape[1]} genes, {n_genes} expected")
+    return source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import unicodedata
 
 import numpy as np
 from scipy import sparse
@@ -69,6 +70,10 @@ def source(x, *, name: str = "X", cell_names=None, gene_names=None, first_cell: 
         raise TypeError(f"{name}: a matrix of cells x genes is expected, not {_described(x)}")
     if not dense.flags.c_contiguous:
         log.info("%s is copied row by row", name)
+    if dense.shape[1] == 0:
+        # Without genes, numbers in one row don't say how many cells there are.
+        empty = np.zeros(len(dense) + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
+        return Source.csr(*empty, 0, **names)
     return Source.dense(_values(dense, name).reshape(-1), dense.shape[1], **names)
 
 
@@ -89,6 +94,8 @@ def check(x, name: str = "X", *, with_indices: bool = True) -> None:
             f"{name}: a masked array has values that are not there, which counts can't have; "
             "numpy.ma.filled(x, 0) makes zeros of them"
         )
+    if is_dask(x):
+        raise TypeError(f"{name}: a matrix in memory is expected, not an array of Dask; zheng17.dask takes those")
     if getattr(x, "ndim", None) != 2:
         raise TypeError(f"{name}: a matrix of cells x genes is expected, not {_described(x)}")
     if not is_sparse(x):
@@ -141,6 +148,14 @@ def _check_compressed(x, n_major: int, n_minor: int, kind: str, with_indices: bo
         )
     if with_indices:
         _check_range(indices[:n_entries], n_minor, "row" if of_columns else "column", kind)
+
+
+def printable(name) -> str:
+    """A name for a message, without characters that a terminal takes for commands."""
+    return "".join(
+        character.encode("unicode_escape").decode() if unicodedata.category(character) == "Cc" else character
+        for character in str(name)
+    )
 
 
 def _check_range(indices: np.ndarray, end: int, what: str, kind: str) -> None:

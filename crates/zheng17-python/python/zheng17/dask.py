@@ -134,6 +134,9 @@ def recipe_zheng17(
         )
     name = "X" if layer is None else f"layers[{layer!r}]"
     _check_parameters(n_top_genes, log, version)
+    for number, what in zip(counts.shape, ("cells", "genes"), strict=False):
+        if number == 0:
+            raise ValueError(f"{name}: there are no {what}")
     if n_comps is not None:
         _check_components(n_comps, adata.n_obs, min(n_top_genes, adata.n_vars))
     if isinstance(counts._meta, np.ma.MaskedArray):
@@ -526,7 +529,7 @@ def _with_names(message: str, adata) -> str:
     def named(match: re.Match) -> str:
         place = int(match[2])
         known = names[match[1]]
-        return f"{match[0]} ({known[place]})" if place < len(known) else match[0]
+        return f"{match[0]} ({_matrix.printable(known[place])})" if place < len(known) else match[0]
 
     return re.sub(r"\b(cell|gene) (\d+)\b(?! \()", named, message)
 
