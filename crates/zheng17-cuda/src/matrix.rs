@@ -161,7 +161,7 @@ impl Loader<'_> {
     }
 }
 
-/// A chunk whose bytes are on its device, for now or to stay.
+/// A chunk whose bytes are on its device, as long as a pass or as the matrix lasts.
 #[derive(Clone, Copy)]
 pub(crate) struct Present<'a> {
     pub(crate) layout: crate::chunk::Layout,

@@ -24,6 +24,7 @@ mod scores;
 pub use counts::CountFolder;
 pub use gram::{GramBlock, GramTotal};
 pub use kept::KeptChunk;
+pub use lanes::{Lanes, ROWS_PER_FLUSH};
 pub use moments::MomentFolder;
 pub use packed::PackedChunk;
 pub use rows::select_kept_into;

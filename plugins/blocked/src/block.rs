@@ -10,7 +10,7 @@ use zheng17_core::matrix::GeneMap;
 use zheng17_core::source::LARGEST_COUNT;
 use zheng17_core::{CsrBuffer, CsrView, ValuesRef};
 
-use crate::lanes::Lanes;
+use zheng17_kernels::Lanes;
 
 /// Bits of a code that say which cell it is.
 const CELL_BITS: u32 = 10;

@@ -22,7 +22,6 @@
 )]
 
 mod block;
-mod lanes;
 mod matrix;
 
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use zheng17_kernels::{CountFolder, KeptChunk};
 use zheng17_rayon::{Workers, rows_at_once};
 
 use crate::block::{Block, MOST_CELLS, Table};
-use crate::lanes::{CELLS_PER_FLUSH, Lanes};
+use zheng17_kernels::{Lanes, ROWS_PER_FLUSH};
 
 /// Consecutive cells: a block, or what can't be one.
 enum Part {
@@ -183,7 +183,7 @@ impl Folder {
                 self.summary.fold(rows.view())
             }
             Part::Block(block) => {
-                if self.cells + cells.len() > CELLS_PER_FLUSH {
+                if self.cells + cells.len() > ROWS_PER_FLUSH {
                     self.flush()?;
                 }
                 self.cells += cells.len();
