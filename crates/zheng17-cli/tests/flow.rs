@@ -482,6 +482,13 @@ fn gpus_that_are_not_there() {
     let folder = with_counts();
     let said = run_badly(folder.path(), "run counts.h5ad -o out.h5ad --backend cuda", 2);
     assert!(said.contains("there is no CUDA driver") && said.contains("--backend auto computes on the CPU"), "{said}");
+    let said = run_well(folder.path(), "run counts.h5ad -o out.h5ad --devices 0");
+    assert!(
+        said.contains("rayon: devices were asked for, but there is no CUDA driver (libcuda) on this machine; the"),
+        "{said}"
+    );
+    let said = run_badly(folder.path(), "run counts.h5ad -o out.h5ad --backend lazy --device-memory 2GiB", 2);
+    assert!(said.contains("devices were asked for, but the backend lazy computes on the CPU"), "{said}");
 }
 
 #[test]

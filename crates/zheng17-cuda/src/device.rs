@@ -4,6 +4,7 @@
 //! memory, never managed. Every allocation is counted against the device's limit before the driver is asked.
 #![allow(unsafe_code, reason = "calls of the driver; each says why it is right")]
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +13,7 @@ use cudarc::driver::{
     LaunchConfig, PinnedHostSlice, PushKernelArg as _, SyncOnDrop, sys,
 };
 
-use crate::bytes::{Plain, bytes_of, bytes_of_mut};
+use crate::bytes::{Plain, bytes_of, bytes_of_mut, numbers_of};
 use crate::error::Fault;
 use crate::ptx::{self, PtxModule};
 
@@ -66,8 +67,9 @@ pub(crate) struct Device {
     pub(crate) streams: [Arc<CudaStream>; 2],
     account: Arc<Account>,
     multiprocessors: u32,
-    /// Pinned memory that nobody uses at the moment.
-    pinned: Mutex<Vec<PinnedHostSlice<u8>>>,
+    /// Pinned memory that nobody uses at the moment: to write for the device, and to read what comes from it.
+    outbound: Mutex<Vec<PinnedHostSlice<u8>>>,
+    inbound: Mutex<Vec<PinnedHostSlice<u8>>>,
 }
 
 /// Device memory.
@@ -84,11 +86,12 @@ impl Drop for DeviceBuffer {
 }
 
 impl Device {
-    /// Opens a device and loads the kernels. `memory` is the most to use of it; all that is free if not given.
+    /// Opens a device and loads the kernels. `memory` is the most to use of it; all that is free if not given. A device that is
+    /// opened `times` times gives each an equal part.
     ///
     /// # Errors
     /// Those of the driver.
-    pub(crate) fn open(ordinal: usize, memory: Option<u64>) -> Result<Self, Fault> {
+    pub(crate) fn open(ordinal: usize, times: u64, memory: Option<u64>) -> Result<Self, Fault> {
         let n_devices = probe()?;
         let bad = Fault::BadOrdinal { asked: ordinal, n_devices };
         if ordinal >= n_devices {
@@ -100,7 +103,7 @@ impl Device {
         let modules = ptx::MODULES.iter().map(load).collect::<Result<_, _>>()?;
         let streams = [context.new_stream()?, context.new_stream()?];
         let (free, _) = context.mem_get_info()?;
-        let free = free as u64 - free as u64 / LEFT_FREE;
+        let free = (free as u64 - free as u64 / LEFT_FREE) / times;
         let multiprocessors = context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         Ok(Self {
             name: format!("device {ordinal} ({})", context.name()?),
@@ -108,7 +111,8 @@ impl Device {
             streams,
             account: Arc::new(Account { limit: memory.unwrap_or(free).min(free), used: AtomicU64::new(0) }),
             multiprocessors: multiprocessors.max(1) as u32,
-            pinned: Mutex::default(),
+            outbound: Mutex::default(),
+            inbound: Mutex::default(),
             context,
         })
     }
@@ -146,8 +150,13 @@ impl Device {
     /// Memory of zeros.
     pub(crate) fn zeros(&self, stream: &Arc<CudaStream>, bytes: usize) -> Result<DeviceBuffer, Fault> {
         let mut buffer = self.alloc(stream, bytes)?;
-        stream.memset_zeros(&mut buffer.slice)?;
+        Self::clear(stream, &mut buffer)?;
         Ok(buffer)
+    }
+
+    /// Makes all bytes of a buffer zero.
+    pub(crate) fn clear(stream: &Arc<CudaStream>, buffer: &mut DeviceBuffer) -> Result<(), Fault> {
+        Ok(stream.memset_zeros(&mut buffer.slice)?)
     }
 
     /// Numbers on the device.
@@ -168,9 +177,19 @@ impl Device {
         }
     }
 
-    /// Pinned host memory for copies to the device, of at least so many bytes.
+    /// Pinned host memory for copies to the device, of at least so many bytes. The processor writes it past its caches, which is
+    /// fast, and would read it slowly.
     pub(crate) fn pinned(&self, bytes: usize) -> Result<Pinned<'_>, Fault> {
-        let mut free = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pinned_of(&self.outbound, bytes, sys::CU_MEMHOSTALLOC_WRITECOMBINED)
+    }
+
+    fn pinned_of<'d>(
+        &self,
+        home: &'d Mutex<Vec<PinnedHostSlice<u8>>>,
+        bytes: usize,
+        flags: u32,
+    ) -> Result<Pinned<'d>, Fault> {
+        let mut free = home.lock().unwrap_or_else(PoisonError::into_inner);
         let large_enough = free.iter().position(|memory| memory.len() >= bytes);
         // Memory that is too small makes room for what is large enough.
         let found = large_enough.or_else(|| free.len().checked_sub(1)).map(|at| free.swap_remove(at));
@@ -178,7 +197,7 @@ impl Device {
         let memory = match found.filter(|memory| memory.len() >= bytes) {
             Some(memory) => memory,
             // SAFETY: it is written before it is read.
-            None => unsafe { self.context.alloc_pinned::<u8>(bytes.max(1)) }.map_err(|error| {
+            None => unsafe { self.context.alloc_pinned_with_flags::<u8>(bytes.max(1), flags) }.map_err(|error| {
                 if Fault::is_out_of_memory(error) {
                     Fault::NoPinnedMemory { asked: bytes as u64 }
                 } else {
@@ -186,7 +205,23 @@ impl Device {
                 }
             })?,
         };
-        Ok(Pinned { memory: Some(memory), home: &self.pinned })
+        Ok(Pinned { memory: Some(memory), home })
+    }
+
+    /// Copies the first numbers of a buffer to pinned memory on the host and waits for them.
+    pub(crate) fn land<T: Plain>(
+        &self,
+        stream: &Arc<CudaStream>,
+        buffer: &DeviceBuffer,
+        n: usize,
+    ) -> Result<Landed<'_, T>, Fault> {
+        let bytes = n * size_of::<T>();
+        let mut pinned = self.pinned_of(&self.inbound, bytes, 0)?;
+        if let Some(memory) = pinned.memory.as_mut().filter(|_| bytes > 0) {
+            stream.memcpy_dtoh(&buffer.slice.slice(..bytes), &mut BeginningMut(memory, bytes))?;
+            stream.synchronize()?;
+        }
+        Ok(Landed { pinned, n, of: PhantomData })
     }
 
     /// Begins the launch of a kernel.
@@ -248,6 +283,43 @@ impl HostSlice<u8> for Beginning<'_> {
     // SAFETY: it has no memory to write to.
     unsafe fn stream_synced_mut_slice<'a>(&'a mut self, _stream: &'a CudaStream) -> (&'a mut [u8], SyncOnDrop<'a>) {
         (&mut [], SyncOnDrop::Sync(None))
+    }
+}
+
+/// The first bytes of pinned memory, to be written by a copy.
+struct BeginningMut<'p>(&'p mut PinnedHostSlice<u8>, usize);
+
+impl HostSlice<u8> for BeginningMut<'_> {
+    fn len(&self) -> usize {
+        self.1
+    }
+
+    // SAFETY: the memory's own events keep it until it has been read.
+    unsafe fn stream_synced_slice<'a>(&'a self, stream: &'a CudaStream) -> (&'a [u8], SyncOnDrop<'a>) {
+        // SAFETY: as above.
+        let (all, sync) = unsafe { self.0.stream_synced_slice(stream) };
+        (&all[..self.1], sync)
+    }
+
+    // SAFETY: the memory's own events keep it until it has been written.
+    unsafe fn stream_synced_mut_slice<'a>(&'a mut self, stream: &'a CudaStream) -> (&'a mut [u8], SyncOnDrop<'a>) {
+        // SAFETY: as above.
+        let (all, sync) = unsafe { self.0.stream_synced_mut_slice(stream) };
+        (&mut all[..self.1], sync)
+    }
+}
+
+/// Numbers that have come from a device, in pinned memory, which goes back to where it came from.
+pub(crate) struct Landed<'d, T> {
+    pinned: Pinned<'d>,
+    n: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Plain> Landed<'_, T> {
+    pub(crate) fn numbers(&self) -> Result<&[T], Fault> {
+        let Some(memory) = &self.pinned.memory else { return Ok(&[]) };
+        Ok(numbers_of(&memory.as_slice()?[..self.n * size_of::<T>()]))
     }
 }
 

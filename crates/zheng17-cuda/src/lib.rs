@@ -5,8 +5,7 @@
 //! without CUDA. The kernels are compiled ahead of time and shipped as PTX, which every driver from 525 on takes for GPUs of compute
 //! capability 7.5 and later. `kernels/README.md` lists them with their arguments.
 //!
-//! All that follows from exact sums has the bits of the other backends, whatever the number of devices and their memory; so has
-//! PCA on one device.
+//! Results have the bits of the other backends, whatever the number of devices and their memory.
 
 mod bytes;
 mod chunk;
@@ -15,6 +14,7 @@ mod error;
 mod matrix;
 mod outputs;
 mod pass;
+mod products;
 pub mod ptx;
 mod steps;
 mod sums;
@@ -52,7 +52,7 @@ impl Default for Cuda {
                 determinism: Determinism::SameBits,
                 ordered_fold: false,
                 out_of_core: false,
-                threads: false,
+                threads: true,
                 devices: true,
             },
             opened: Mutex::default(),
@@ -143,7 +143,7 @@ impl SparseBackend for Cuda {
     }
 
     fn gram(&self, matrix: &CudaMatrix, plan: &OutputPlan, ctx: &Context) -> Result<Gram> {
-        sums::gram(matrix, plan, ctx)
+        products::gram(matrix, plan, ctx)
     }
 
     fn project(

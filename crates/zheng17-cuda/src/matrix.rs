@@ -1,32 +1,44 @@
 //! A matrix on devices: chunks of consecutive cells, each on its device or waiting in host memory for its turn there.
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
 
-use zheng17_core::context::DEFAULT_CHUNK_ROWS;
+use zheng17_core::backend::GRAM_BLOCK;
 use zheng17_core::matrix::ValueKind;
-use zheng17_core::{ChunkSource, Context, CsrBuffer, Result, Shape};
+use zheng17_core::{ChunkSource, Context, CsrBuffer, CsrView, Result, Shape};
 
-use crate::chunk::{Array, Chunk, Form, Place, decode, encode};
+use crate::chunk::{Array, Chunk, Form, Layout, Place, decode, encode};
 use crate::device::{Device, DeviceBuffer, Devices, Launch, download};
 use crate::error::Fault;
-use crate::pass::{on_devices, share};
+use crate::pass::{Hand, deal, in_turn, on_devices};
 
 /// A chunk is at most this part of a device's memory, so that two on their way leave room for work.
 const CHUNKS_OF_A_DEVICE: u64 = 24;
 
-/// The most rows of a chunk. More per launch would save nothing.
-const MOST_CHUNK_ROWS: usize = 16 * DEFAULT_CHUNK_ROWS;
-
-/// Bytes that an entry takes, at most, for the size of chunks.
+/// Bytes that an entry and a row take, at most, for the size of chunks.
 const ENTRY_BYTES: u64 = 12;
+const ROW_BYTES: u64 = 16;
 
-/// Rows of the first chunk of a source that doesn't tell how many entries it has.
-const FIRST_ROWS: usize = 32;
+/// Cells that go to a device together. A unit is read at once, and becomes a chunk if a device has room for it. Where all units are
+/// full, a device has whole blocks of the products that PCA sums. Few cells are shared out evenly.
+fn unit_rows(n_cells: usize, n_devices: usize, ctx: &Context) -> usize {
+    let most = ctx.chunk_rows.map_or(GRAM_BLOCK, NonZeroUsize::get).min(GRAM_BLOCK);
+    n_cells.div_ceil(n_devices.max(1)).clamp(1, most)
+}
 
-/// Rows of a chunk that takes at most so many bytes if rows have so many entries, but at least one.
-fn rows_within(bytes: u64, row_entries: u64) -> usize {
-    (bytes / (16 + ENTRY_BYTES * row_entries)).clamp(1, MOST_CHUNK_ROWS as u64) as usize
+/// The rows from `first` on that take at most so many bytes in any form, but at least one.
+fn rows_within(bytes: u64, rows: CsrView<'_>, first: usize) -> Range<usize> {
+    let mut end = first;
+    let mut taken = 0;
+    while end < rows.n_cells() {
+        taken += ROW_BYTES + ENTRY_BYTES * rows.row_range(end).len() as u64;
+        if taken > bytes && end > first {
+            break;
+        }
+        end += 1;
+    }
+    first..end
 }
 
 /// A matrix as the CUDA backend has it.
@@ -59,41 +71,44 @@ impl CudaMatrix {
         self.first_cells[at]..self.first_cells[at + 1]
     }
 
-    /// Reads a source. Each device takes a range of cells that is to all of them as its memory is to that of all devices; a thread
-    /// for each reads them. Chunks stay on the device as long as there is room, else in host memory.
+    /// Reads a source. Units of cells are dealt to the devices by their memory. For each device some threads read and encode its
+    /// units, and one takes them to the device, in order, as long as there is room; the others stay in host memory.
     pub(crate) fn read(source: &dyn ChunkSource, devices: Devices, ctx: &Context) -> Result<Self> {
         let Shape { n_cells, n_genes } = source.shape();
         let limits: Vec<u64> = devices.iter().map(Device::limit).collect();
+        let step = unit_rows(n_cells, devices.len(), ctx);
+        let dealt = deal(&limits, n_cells.div_ceil(step));
+        let n_readers = ctx.threads.get().div_ceil(devices.len());
         let read = on_devices(&devices, &|at, device| {
-            let share = share(&limits, at, n_cells);
-            // The size of chunks follows from what cells have had so far.
-            let (mut seen_rows, mut seen_entries) = match source.n_entries() {
-                Some(n_entries) => (n_cells as u64, n_entries),
-                None => (0, 0),
-            };
+            let units: Vec<usize> = (0..dealt.len()).filter(|&unit| dealt[unit] == at).collect();
+            let turns: Vec<usize> = (0..units.len()).map(|piece| piece % n_readers).collect();
             let mut loader = Loader { device, at, turn: 0 };
-            let mut rows = CsrBuffer::new(n_genes, ValueKind::F32);
             let mut chunks = Vec::new();
-            let mut start = share.start;
-            while start < share.end {
+            let read = |rows: &mut CsrBuffer, piece: usize, hand: Hand<'_, (usize, Layout, Vec<u64>)>| {
                 ctx.check_cancelled()?;
-                let step = match seen_rows {
-                    0 => FIRST_ROWS,
-                    _ => rows_within(device.limit() / CHUNKS_OF_A_DEVICE, seen_entries.div_ceil(seen_rows)),
-                };
-                let step = ctx.chunk_rows.map_or(step, |rows| rows.get().min(step));
-                let cells = start..(start + step).min(share.end);
-                source.read_cells(cells.clone(), &mut rows)?;
+                let cells = units[piece] * step..((units[piece] + 1) * step).min(n_cells);
+                source.read_cells(cells, rows)?;
                 rows.sort_rows();
-                let (layout, words) = encode(rows.view());
-                chunks.push(Arc::new(loader.place(layout, words)?));
-                ctx.progress.advance(cells.len());
-                (seen_rows, seen_entries) = (seen_rows + cells.len() as u64, seen_entries + layout.n_entries as u64);
-                start = cells.end;
-            }
+                let mut first = 0;
+                while first < rows.n_cells() {
+                    let part = rows_within(device.limit() / CHUNKS_OF_A_DEVICE, rows.view(), first);
+                    first = part.end;
+                    let (layout, words) = encode(rows.view().rows(part));
+                    hand((units[piece], layout, words))?;
+                }
+                Ok(())
+            };
+            in_turn(&turns, &|_| Ok(CsrBuffer::new(n_genes, ValueKind::F32)), &read, &mut |(unit, layout, words)| {
+                chunks.push((unit, Arc::new(loader.place(layout, words)?)));
+                ctx.progress.advance(layout.n_rows);
+                Ok(())
+            })?;
             Ok(chunks)
         })?;
-        Ok(Self::new(n_genes, read.into_iter().flatten().collect(), devices))
+        let mut chunks: Vec<(usize, Arc<Chunk>)> = read.into_iter().flatten().collect();
+        // Chunks of a unit are on one device, and in order.
+        chunks.sort_by_key(|(unit, _)| *unit);
+        Ok(Self::new(n_genes, chunks.into_iter().map(|(_, chunk)| chunk).collect(), devices))
     }
 
     /// Any cells as rows on the host, put into a buffer that is reset first.
@@ -148,7 +163,7 @@ pub(crate) struct Loader<'d> {
 
 impl Loader<'_> {
     /// A chunk on the device if it has room, else in host memory.
-    pub(crate) fn place(&mut self, layout: crate::chunk::Layout, words: Vec<u64>) -> Result<Chunk> {
+    pub(crate) fn place(&mut self, layout: Layout, words: Vec<u64>) -> Result<Chunk> {
         let bytes = layout.bytes();
         if !self.device.may_keep(bytes as u64) {
             return Ok(Chunk { layout, device: self.at, place: Place::Host(words) });
@@ -164,7 +179,7 @@ impl Loader<'_> {
 /// A chunk whose bytes are on its device, as long as a pass or as the matrix lasts.
 #[derive(Clone, Copy)]
 pub(crate) struct Present<'a> {
-    pub(crate) layout: crate::chunk::Layout,
+    pub(crate) layout: Layout,
     pub(crate) buffer: &'a DeviceBuffer,
 }
 
@@ -206,7 +221,10 @@ pub(crate) fn open_devices(ordinals: Option<&[usize]>, memory: Option<u64>) -> R
     ordinals
         .unwrap_or(&all)
         .iter()
-        .map(|&ordinal| Device::open(ordinal, memory))
+        .map(|&ordinal| {
+            let times = ordinals.into_iter().flatten().filter(|&&other| other == ordinal).count().max(1);
+            Device::open(ordinal, times as u64, memory)
+        })
         .collect::<Result<Vec<_>, _>>()
         .map(Into::into)
 }

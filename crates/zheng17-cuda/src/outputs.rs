@@ -1,25 +1,21 @@
 //! What leaves the devices because somebody asked for it: scaled rows, scores, normalised values, and the cells themselves. All in
 //! cell order, some rows at a time.
 
-use std::cell::RefCell;
-use std::sync::Arc;
-
 use zheng17_core::backend::{ChunkSink, DENSE_ROWS, Projection, RowSink};
 use zheng17_core::kernels::OutputPlan;
 use zheng17_core::matrix::{ValueKind, Values};
 use zheng17_core::{Context, CsrBuffer, Result};
 
 use crate::chunk::{Chunk, decode};
-use crate::device::{Device, DeviceBuffer, Launch, download};
+use crate::device::{Device, DeviceBuffer, Landed, Launch, download};
 use crate::error::Fault;
 use crate::matrix::{CudaMatrix, give_matrix};
 use crate::pass::{Hand, Stage, in_order, quiet};
 use crate::ptx;
-use crate::sums::{BLOCK_ROWS, of_cells, windows};
+use crate::sums::{BLOCK_ROWS, windows};
 
-/// An output plan on a device: the arguments that PLAN stands for.
+/// An output plan on a device: the arguments that PLAN stands for, but for the scales of cells.
 pub(crate) struct DevicePlan {
-    cell_scale: DeviceBuffer,
     log: bool,
     mean: DeviceBuffer,
     inverse_deviation: DeviceBuffer,
@@ -28,11 +24,9 @@ pub(crate) struct DevicePlan {
 }
 
 impl DevicePlan {
-    /// A plan for some cells, whose scales are given.
-    pub(crate) fn new(device: &Device, plan: &OutputPlan, cell_scale: &[f64]) -> Result<Self, Fault> {
+    pub(crate) fn new(device: &Device, plan: &OutputPlan) -> Result<Self, Fault> {
         let stream = &device.streams[0];
         Ok(Self {
-            cell_scale: device.upload(stream, cell_scale)?,
             log: plan.log,
             mean: device.upload(stream, &plan.mean)?,
             inverse_deviation: device.upload(stream, &plan.inverse_deviation)?,
@@ -41,23 +35,23 @@ impl DevicePlan {
         })
     }
 
-    /// Gives the arguments to a launch on rows of which the first has this place among the plan's cells.
-    pub(crate) fn give<'a>(&'a self, launch: &mut Launch<'a>, first_row: usize) {
-        launch.read_at(&self.cell_scale, &[8 * first_row]).u32(usize::from(self.log)).read(&self.mean);
+    /// Gives the arguments to a launch on rows of which the first has this place among those that the scales are for.
+    pub(crate) fn give<'a>(&'a self, launch: &mut Launch<'a>, cell_scale: &'a DeviceBuffer, first_row: usize) {
+        launch.read_at(cell_scale, &[8 * first_row]).u32(usize::from(self.log)).read(&self.mean);
         launch.read(&self.inverse_deviation).read(&self.zero_values).f64(self.max_value);
     }
 }
 
 /// Dense rows with the place of the first.
-struct Rows {
+struct Rows<'m> {
     first_cell: usize,
     height: usize,
-    values: Vec<f32>,
+    values: Landed<'m, f32>,
 }
 
 /// Dense rows of `width` values that a kernel makes of each window of a chunk, handed on in cell order.
-fn dense(
-    matrix: &CudaMatrix,
+fn dense<'m>(
+    matrix: &'m CudaMatrix,
     plan: &OutputPlan,
     kernel: &str,
     width: usize,
@@ -67,26 +61,25 @@ fn dense(
 ) -> Result<()> {
     // Cells are reported when they have been handed on, not when a device has made them.
     let quiet = quiet(ctx);
-    let deliver = &mut |rows: Rows| {
+    let deliver = &mut |rows: Rows<'m>| {
         ctx.check_cancelled()?;
-        sink(rows.first_cell, &rows.values)?;
+        sink(rows.first_cell, rows.values.numbers()?)?;
         ctx.progress.advance(rows.height);
         Ok(())
     };
     let prepare = |device: &Device, chunks: &[(usize, &Chunk)]| {
         let stream = &device.streams[0];
-        let rows =
-            dense_rows(device, width).min(chunks.iter().map(|(_, chunk)| chunk.layout.n_rows).max().unwrap_or(0));
+        let most = chunks.iter().map(|(_, chunk)| chunk.layout.n_rows).max().unwrap_or(0);
         Ok(Prepared {
-            plan: DevicePlan::new(device, plan, &of_cells(matrix, chunks, &plan.cell_scale))?,
+            plan: DevicePlan::new(device, plan)?,
             more: more.iter().map(|numbers| device.upload(stream, numbers)).collect::<Result<_, _>>()?,
-            out: RefCell::new(device.alloc(stream, rows * width * 4)?),
+            out: device.alloc(stream, dense_rows(device, width).min(most) * width * 4)?,
         })
     };
-    let make = |prepared: &Prepared, stage: &mut Stage<'_>, at: usize, hand: Hand<'_, Rows>| {
-        let (device, chunk, before) = (stage.device, &matrix.chunks[at], rows_before(matrix, at));
+    let make = |prepared: &mut Prepared, stage: &mut Stage<'m>, at: usize, hand: Hand<'_, Rows<'m>>| {
+        let (device, chunk) = (stage.device, &matrix.chunks[at]);
         let (present, stream) = stage.next(chunk, &quiet)?;
-        let mut out = prepared.out.borrow_mut();
+        let scales = device.upload(stream, &plan.cell_scale[matrix.cells(at)])?;
         for (first_row, n) in windows(chunk.layout.n_rows, dense_rows(device, width)) {
             if width > 0 {
                 let mut launch = device.launch(stream, ptx::OUTPUT, &present.kernel(kernel))?;
@@ -95,13 +88,13 @@ fn dense(
                 if prepared.more.is_empty() {
                     launch.u32(width);
                 }
-                prepared.plan.give(&mut launch, before + first_row);
+                prepared.plan.give(&mut launch, &scales, first_row);
                 if let [weights, offset] = &prepared.more[..] {
                     launch.u32(width).read(weights).read(offset);
                 }
-                launch.write(&mut out).run(device.blocks(n, 1))?;
+                launch.write(&mut prepared.out).run(device.blocks(n, 1))?;
             }
-            let values = download(stream, &out, 0, n * width)?;
+            let values = device.land(stream, &prepared.out, n * width)?;
             hand(Rows { first_cell: matrix.first_cells[at] + first_row, height: n, values })?;
         }
         Ok(())
@@ -114,18 +107,12 @@ struct Prepared {
     plan: DevicePlan,
     /// The weights and the offset of a projection.
     more: Vec<DeviceBuffer>,
-    out: RefCell<DeviceBuffer>,
+    out: DeviceBuffer,
 }
 
 /// Dense rows that a device makes at a time: as many as a small part of its memory holds.
 fn dense_rows(device: &Device, width: usize) -> usize {
     DENSE_ROWS.min((device.limit() as usize / 16 / (4 * width).max(1)).max(1))
-}
-
-/// The cells of a device that come before those of a chunk.
-fn rows_before(matrix: &CudaMatrix, at: usize) -> usize {
-    let own = |chunk: &&Arc<Chunk>| chunk.device == matrix.chunks[at].device;
-    matrix.chunks[..at].iter().filter(own).map(|chunk| chunk.layout.n_rows).sum()
 }
 
 /// See [`zheng17_core::SparseBackend::scaled`].
@@ -173,15 +160,16 @@ pub(crate) fn normalised(
     let mut rows = CsrBuffer::new(matrix.n_genes, ValueKind::F32);
     in_order(
         matrix,
-        &|device, chunks| Ok(device.upload(&device.streams[0], &of_cells(matrix, chunks, &plan.cell_scale))?),
-        &|scales, stage, at, hand| {
+        &|_, _| Ok(()),
+        &|(), stage, at, hand| {
             let (device, chunk) = (stage.device, &matrix.chunks[at]);
             let (n, layout) = (chunk.layout.n_rows, chunk.layout);
-            let mut out = device.alloc(&device.streams[0], layout.n_entries * 4)?;
             let (present, stream) = stage.next(chunk, &quiet)?;
+            let scales = device.upload(stream, &plan.cell_scale[matrix.cells(at)])?;
+            let mut out = device.alloc(stream, layout.n_entries * 4)?;
             let mut launch = device.launch(stream, ptx::OUTPUT, &present.kernel("normalise"))?;
             give_matrix(&mut launch, present, 0);
-            launch.u32(n).read_at(scales, &[8 * rows_before(matrix, at)]).u32(usize::from(plan.log)).write(&mut out);
+            launch.u32(n).read(&scales).u32(usize::from(plan.log)).write(&mut out);
             launch.run(device.blocks(n, BLOCK_ROWS))?;
             drop(launch);
             let values: Vec<f32> = download(stream, &out, 0, layout.n_entries)?;

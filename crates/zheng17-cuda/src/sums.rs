@@ -1,10 +1,9 @@
-//! What is summed over all cells: totals and exact moments, double sums, and the products of PCA. A device sends home its sums and
-//! nothing else; they are merged on the host, in the order of the devices.
+//! What is summed over all cells: totals and exact moments, and double sums. A device sends home its sums and nothing else; they
+//! are merged on the host.
 
 use zheng17_core::backend::operations::{DoubleSum, ReductionSums};
-use zheng17_core::backend::{Axis, GRAM_BLOCK, Gram, Reduction};
+use zheng17_core::backend::{Axis, Reduction};
 use zheng17_core::exact::{Arithmetic, CountFacts, CountSummary, GeneCounts, GeneMoments, MomentPlan, MomentSummary};
-use zheng17_core::kernels::OutputPlan;
 use zheng17_core::source::LARGEST_COUNT;
 use zheng17_core::{Context, Error, Result};
 
@@ -12,7 +11,6 @@ use crate::chunk::Chunk;
 use crate::device::{Device, DeviceBuffer, download};
 use crate::error::Fault;
 use crate::matrix::{CudaMatrix, give_matrix};
-use crate::outputs::DevicePlan;
 use crate::pass::{Stage, chunks_of, on_devices};
 use crate::ptx;
 
@@ -195,13 +193,12 @@ fn device_moments(
         return Ok(vec![0; 2 * n_genes]);
     }
     let first = &device.streams[0];
-    let scales = device.upload(first, &of_cells(matrix, chunks, &plan.cell_scale))?;
     let mut partial = partial_sums(device, chunks, ptx::MOMENT_WORDS, n_genes)?;
     let mut sums = device.zeros(first, 2 * n_genes * SUM_BYTES)?;
     let mut stage = Stage::new(device, chunks.iter().map(|(_, chunk)| *chunk))?;
-    let mut before = 0;
-    for (_, chunk) in chunks {
+    for &(at, chunk) in chunks {
         let (present, stream) = stage.next(chunk, ctx)?;
+        let scales = device.upload(stream, &plan.cell_scale[matrix.cells(at)])?;
         for (first_row, n) in windows(chunk.layout.n_rows, MOST_GROUPS * ptx::GROUP_ROWS) {
             let name = match plan.arithmetic {
                 Arithmetic::Share => "fold_shares",
@@ -210,7 +207,7 @@ fn device_moments(
             };
             let mut launch = device.launch(stream, ptx::SUMMARIES, &present.kernel(name))?;
             give_matrix(&mut launch, present, first_row);
-            launch.u32(n).u32(n_genes).read_at(&scales, &[8 * (before + first_row)]);
+            launch.u32(n).u32(n_genes).read_at(&scales, &[8 * first_row]);
             if let Arithmetic::Float32 { log, exponent } = plan.arithmetic {
                 launch.u32(usize::from(log)).f32(2_f64.powi(exponent) as f32);
                 launch.f64(2_f64.powi(52 - exponent)).f64(2_f64.powi(104 - 2 * exponent));
@@ -220,15 +217,9 @@ fn device_moments(
             drop(launch);
             flush(device, stream, "flush_moments", &mut partial, groups(n), n_genes, &mut sums)?;
         }
-        before += chunk.layout.n_rows;
     }
     stage.finish(ctx)?;
     Ok(wide_sums(&download(first, &sums, 0, 2 * n_genes * 2)?))
-}
-
-/// Numbers of all cells, those of a device's chunks one after another.
-pub(crate) fn of_cells(matrix: &CudaMatrix, chunks: &[(usize, &Chunk)], numbers: &[f64]) -> Vec<f64> {
-    chunks.iter().flat_map(|&(at, _)| numbers[matrix.cells(at)].iter().copied()).collect()
 }
 
 /// The double sums of a device: of its cells and of all genes, high and low parts of sums and of sums of squares.
@@ -310,84 +301,4 @@ fn device_sums(
         cells: download(first, &cells, 0, numbers(of_cells, n_rows))?,
         genes: download(first, &genes, 0, numbers(of_genes, n_genes))?,
     })
-}
-
-/// See [`zheng17_core::SparseBackend::gram`]. Blocks are those of the whole matrix; where a device's cells end within one, the next
-/// device begins a sum of its own, so that one device gives the reference's bits and several differ in the last ones.
-pub(crate) fn gram(matrix: &CudaMatrix, plan: &OutputPlan, ctx: &Context) -> Result<Gram> {
-    let sums =
-        on_devices(&matrix.devices, &|at, device| device_gram(matrix, device, &chunks_of(matrix, at), plan, ctx))?;
-    let mut total = Gram::new(plan.n_genes());
-    for sums in &sums {
-        total.add(sums);
-    }
-    Ok(total)
-}
-
-fn device_gram(
-    matrix: &CudaMatrix,
-    device: &Device,
-    chunks: &[(usize, &Chunk)],
-    plan: &OutputPlan,
-    ctx: &Context,
-) -> Result<Gram> {
-    let n_genes = plan.n_genes();
-    let mut gram = Gram::new(n_genes);
-    if chunks.is_empty() || n_genes == 0 {
-        ctx.progress.advance(n_rows_of(chunks));
-        return Ok(gram);
-    }
-    let first = &device.streams[0];
-    let on_device = DevicePlan::new(device, plan, &of_cells(matrix, chunks, &plan.cell_scale))?;
-    let mut tile = device.alloc(first, n_rows_of(chunks).min(GRAM_BLOCK) * n_genes * 8)?;
-    let mut products = device.zeros(first, n_genes * n_genes * 8)?;
-    let mut sums = device.zeros(first, n_genes * 8)?;
-    let mut stage = Stage::new(device, chunks.iter().map(|(_, chunk)| *chunk))?;
-    let (mut before, mut in_tile, mut block) = (0, 0, 0);
-    for &(at, chunk) in chunks {
-        let (present, stream) = stage.next(chunk, ctx)?;
-        let (mut row, first_cell) = (0, matrix.first_cells[at]);
-        while row < chunk.layout.n_rows {
-            let cell = first_cell + row;
-            if cell / GRAM_BLOCK != block {
-                multiply_tile(device, stream, &tile, in_tile, n_genes, &mut products, &mut sums)?;
-                (block, in_tile) = (cell / GRAM_BLOCK, 0);
-            }
-            let n = (chunk.layout.n_rows - row).min((block + 1) * GRAM_BLOCK - cell);
-            let mut launch = device.launch(stream, ptx::OUTPUT, &present.kernel("corrections"))?;
-            give_matrix(&mut launch, present, row);
-            launch.u32(n).u32(n_genes);
-            on_device.give(&mut launch, before + row);
-            launch.write_at(&mut tile, &[in_tile * n_genes * 8]).run(device.blocks(n, 1))?;
-            drop(launch);
-            row += n;
-            in_tile += n;
-        }
-        before += chunk.layout.n_rows;
-    }
-    multiply_tile(device, first, &tile, in_tile, n_genes, &mut products, &mut sums)?;
-    stage.finish(ctx)?;
-    gram.products = download(first, &products, 0, n_genes * n_genes)?;
-    gram.sums = download(first, &sums, 0, n_genes)?;
-    Ok(gram)
-}
-
-fn multiply_tile(
-    device: &Device,
-    stream: &cudarc::driver::CudaStream,
-    tile: &DeviceBuffer,
-    n_rows: usize,
-    n_genes: usize,
-    products: &mut DeviceBuffer,
-    sums: &mut DeviceBuffer,
-) -> Result<(), Fault> {
-    if n_rows == 0 {
-        return Ok(());
-    }
-    let tiles = n_genes.div_ceil(ptx::GRAM_TILE) as u32;
-    let mut launch = device.launch(stream, ptx::OUTPUT, "gram_products")?;
-    launch.read(tile).u32(n_rows).u32(n_genes).write(products).run_on((tiles, tiles))?;
-    let mut launch = device.launch(stream, ptx::OUTPUT, "gram_sums")?;
-    launch.read(tile).u32(n_rows).u32(n_genes).write(sums);
-    launch.run(device.blocks(n_genes, ptx::BLOCK_THREADS as usize))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zheng17_core::backend::AUTO;
 use zheng17_core::recipe::Params;
-use zheng17_core::{AnyBackend, ChunkSource, Context, Result};
+use zheng17_core::{AnyBackend, ChunkSource, Context, Error, ErrorKind, Result};
 
 use crate::registry;
 
@@ -16,13 +16,64 @@ pub struct Choice {
     pub reason: Option<String>,
 }
 
-/// The backend of a name for a run of the recipe, or for [`AUTO`] the one that suits: in memory if all that the run needs fits,
-/// else out of core.
+/// The backend of a name for a run of the recipe, or for [`AUTO`] the one that suits: on devices if `ctx` asks for some and they are
+/// there; in memory if all that the run needs fits; else out of core.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`](crate::ErrorKind::Usage) for a name that no backend has, and if the run will need more memory than
-/// `ctx` allows; those of reading a few cells.
+/// [`ErrorKind::Usage`](crate::ErrorKind::Usage) for a name that no backend has, if devices are asked of a backend that has none,
+/// and if the run will need more memory than `ctx` allows; those of reading a few cells.
 pub fn choose(name: &str, source: &Arc<dyn ChunkSource>, params: &Params, ctx: &Context) -> Result<Choice> {
+    match on_devices(name, ctx)? {
+        Wish::None => choose_on_cpu(name, source, params, ctx),
+        Wish::Met(choice) => Ok(choice),
+        Wish::Unmet(why) => Ok(choose_on_cpu(name, source, params, ctx)?.after(&why)),
+    }
+}
+
+impl Choice {
+    /// This choice, with what comes before its reason.
+    fn after(self, why: &str) -> Self {
+        Self { reason: self.reason.map(|reason| format!("{why}; {reason}")), ..self }
+    }
+}
+
+/// What becomes of a wish for devices.
+enum Wish {
+    /// There is none, or the backend that was asked for has devices.
+    None,
+    /// The backend that has them.
+    Met(Choice),
+    /// Why the CPU must do.
+    Unmet(String),
+}
+
+fn on_devices(name: &str, ctx: &Context) -> Result<Wish> {
+    if ctx.devices.is_none() && ctx.device_memory.is_none() {
+        return Ok(Wish::None);
+    }
+    let registry = registry()?;
+    if name != AUTO {
+        return if registry.find(name)?.capabilities.devices {
+            Ok(Wish::None)
+        } else {
+            Err(Error::usage(format!("devices were asked for, but the backend {name} computes on the CPU")))
+        };
+    }
+    let Some(entry) = registry.entries().iter().find(|entry| entry.capabilities.devices) else {
+        return Ok(Wish::Unmet("devices were asked for, but this build has no backend for them".to_owned()));
+    };
+    match registry.create(&entry.capabilities.name) {
+        Ok(backend) => Ok(Wish::Met(Choice { backend, reason: Some("devices were asked for".to_owned()) })),
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            // What comes after it says what to do, which is done already.
+            let why = error.to_string();
+            Ok(Wish::Unmet(format!("devices were asked for, but {}", why.split(';').next().unwrap_or(&why))))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn choose_on_cpu(name: &str, source: &Arc<dyn ChunkSource>, params: &Params, ctx: &Context) -> Result<Choice> {
     if name != AUTO && (ctx.memory.is_none() || cfg!(not(feature = "lazy"))) {
         // There is nothing to weigh.
         return Ok(Choice { backend: registry()?.create(name)?, reason: None });
@@ -30,14 +81,21 @@ pub fn choose(name: &str, source: &Arc<dyn ChunkSource>, params: &Params, ctx: &
     memory::choose(name, source, params, ctx)
 }
 
+/// As [`choose`], for a run of which it is known what it takes.
 #[cfg(feature = "lazy")]
-pub(crate) use memory::choose_for;
+pub(crate) fn choose_for(name: &str, memory: &crate::memory::Memory<'_>, ctx: &Context) -> Result<Choice> {
+    match on_devices(name, ctx)? {
+        Wish::None => memory::choose_for(name, memory, ctx),
+        Wish::Met(choice) => Ok(choice),
+        Wish::Unmet(why) => Ok(memory::choose_for(name, memory, ctx)?.after(&why)),
+    }
+}
 
 #[cfg(feature = "lazy")]
 mod memory {
-    use zheng17_core::{Error, SparseBackend as _};
+    use zheng17_core::SparseBackend as _;
 
-    use super::{AUTO, AnyBackend, Arc, Choice, ChunkSource, Context, Params, Result};
+    use super::{AUTO, AnyBackend, Arc, Choice, ChunkSource, Context, Error, Params, Result};
     use crate::memory::Memory;
     use crate::{DEFAULT_BACKEND, registry};
 
@@ -46,8 +104,8 @@ mod memory {
         choose_for(name, &Memory::new(source, params, ctx)?, ctx)
     }
 
-    /// As [`super::choose`], for a run of which it is known what it takes.
-    pub(crate) fn choose_for(name: &str, memory: &Memory<'_>, ctx: &Context) -> Result<Choice> {
+    /// As [`super::choose_for`].
+    pub(super) fn choose_for(name: &str, memory: &Memory<'_>, ctx: &Context) -> Result<Choice> {
         if name == AUTO {
             let (name, reason) = suitable(memory, ctx)?;
             return Ok(Choice { backend: registry()?.create(name)?, reason: Some(reason) });

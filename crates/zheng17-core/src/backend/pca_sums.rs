@@ -32,8 +32,11 @@ impl Gram {
     /// If the numbers of genes differ.
     pub fn add(&mut self, block: &Self) {
         assert_eq!(self.n_genes, block.n_genes, "sums over the same genes");
-        for (total, block) in self.products.iter_mut().zip(&block.products) {
-            *total += block;
+        for gene in 0..self.n_genes {
+            let products = gene * self.n_genes..=gene * self.n_genes + gene;
+            for (total, block) in self.products[products.clone()].iter_mut().zip(&block.products[products]) {
+                *total += block;
+            }
         }
         for (total, block) in self.sums.iter_mut().zip(&block.sums) {
             *total += block;

@@ -29,14 +29,14 @@ fn each_entry_crosses_once_if_it_can_stay_and_once_a_pass_if_not() {
         let ctx = context(Some(memory), step);
         let backend = Cuda::default();
         let matrix = backend.open(source(&input), &ctx).expect("a matrix");
-        // The chunks of each device, and what of them stays: as long as two thirds of its memory hold it.
+        // The chunks of each device, dealt in turn, and what of them stays: as long as two thirds of its memory hold it.
         let share = n_cells / n_devices as usize;
+        let stride = step * n_devices as usize;
         let mut waiting = vec![0; n_devices as usize];
         for device in 0..n_devices {
             let (mut staying, mut all) = (0, 0);
-            for first in (0..share).step_by(step) {
-                let start = device as usize * share + first;
-                let bytes = narrow_bytes(input.view().rows(start..(start + step).min((device as usize + 1) * share)));
+            for start in (device as usize * step..n_cells).step_by(stride) {
+                let bytes = narrow_bytes(input.view().rows(start..start + step));
                 all += bytes;
                 if staying + bytes <= memory / 3 * 2 {
                     staying += bytes;
