@@ -193,7 +193,10 @@ impl Tally {
             skipped.entry(why).or_default().push(test);
         }
         for test in &self.ignored {
-            skipped.entry("not on this machine").or_default().push(test);
+            skipped
+                .entry("ignored, as cases of the suite are that need what the backend says it lacks")
+                .or_default()
+                .push(test);
         }
         let n_skipped: usize = skipped.values().map(Vec::len).sum();
         for (why, tests) in &mut skipped {

@@ -487,7 +487,7 @@ fn gpus_that_are_not_there() {
         said.contains("rayon: devices were asked for, but there is no CUDA driver (libcuda) on this machine; the"),
         "{said}"
     );
-    let said = run_badly(folder.path(), "run counts.h5ad -o out.h5ad --backend lazy --device-memory 2GiB", 2);
+    let said = run_badly(folder.path(), "run counts.h5ad -o no.h5ad --backend lazy --device-memory 2GiB", 2);
     assert!(said.contains("devices were asked for, but the backend lazy computes on the CPU"), "{said}");
 }
 

@@ -155,10 +155,19 @@ pub(crate) fn encode_wide(rows: CsrView<'_>) -> (Layout, Vec<u64>) {
 /// The counts that go to the list, if the narrow form can hold the rows.
 fn narrow_large_counts(rows: CsrView<'_>) -> Option<usize> {
     let zheng17_core::matrix::ValuesRef::F32(values) = rows.values() else { return None };
-    if rows.n_genes() > NARROW_GENES || values.iter().any(|&x| f64::from(x as u32) != f64::from(x) || x < 0.0) {
+    if rows.n_genes() > NARROW_GENES {
         return None;
     }
-    Some(values.iter().filter(|&&x| x >= f32::from(LARGE)).count())
+    // Stretches of a fixed length without a branch, of which the compiler makes vectors.
+    let mut n_large = 0;
+    for stretch in values.chunks(1024) {
+        // A number that is negative or too large becomes another one.
+        if stretch.iter().fold(false, |odd, &x| odd | (f64::from(x as u32) != f64::from(x))) {
+            return None;
+        }
+        n_large += stretch.iter().fold(0_u32, |n, &x| n + u32::from(x >= f32::from(LARGE)));
+    }
+    Some(n_large as usize)
 }
 
 fn encode_narrow(rows: CsrView<'_>, layout: Layout) -> Vec<u64> {
@@ -166,16 +175,18 @@ fn encode_narrow(rows: CsrView<'_>, layout: Layout) -> Vec<u64> {
     put_row_starts(rows, layout, &mut words);
     let genes = rows.indices().iter().map(|&gene| gene as u16);
     array_mut(layout, &mut words, Array::Genes).iter_mut().zip(genes).for_each(|(to, gene)| *to = gene);
+    let zheng17_core::matrix::ValuesRef::F32(values) = rows.values() else { return words };
+    let counts = values.iter().map(|&x| x.min(f32::from(LARGE)) as u8);
+    array_mut(layout, &mut words, Array::Values).iter_mut().zip(counts).for_each(|(to, count)| *to = count);
+    if layout.n_large == 0 {
+        return words;
+    }
     let (mut starts, mut places, mut counts) = (vec![0_u64], Vec::new(), Vec::new());
-    let bytes: &mut [u8] = array_mut(layout, &mut words, Array::Values);
     for row in 0..rows.n_cells() {
-        let range = rows.row_range(row);
-        for (place, at) in range.enumerate() {
-            let count = rows.values().get(at) as u32;
-            bytes[at] = u8::try_from(count).unwrap_or(LARGE);
-            if bytes[at] == LARGE {
+        for (place, &x) in values[rows.row_range(row)].iter().enumerate() {
+            if x >= f32::from(LARGE) {
                 places.push(place as u32);
-                counts.push(count);
+                counts.push(x as u32);
             }
         }
         starts.push(places.len() as u64);
