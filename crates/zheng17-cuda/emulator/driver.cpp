@@ -278,6 +278,17 @@ DRIVER cuMemAllocManaged(Address *address, size_t size, unsigned) {
     return cuMemAlloc_v2(address, size);
 }
 
+// There is one pool for each device, and nothing to keep in it.
+DRIVER cuDeviceGetDefaultMemPool(void **pool, int device) {
+    if (device < 0 || (size_t)device >= devices.size()) return INVALID_DEVICE;
+    *pool = devices[(size_t)device].get();
+    return SUCCESS;
+}
+DRIVER cuMemPoolSetAttribute(void *pool, int attribute, void *) {
+    enum { RELEASE_THRESHOLD = 4 };
+    return pool && attribute == RELEASE_THRESHOLD ? SUCCESS : INVALID_VALUE;
+}
+
 static int give_back(Address address, void **memory) {
     std::lock_guard<std::mutex> lock(everything);
     auto found = allocations.find(address);

@@ -99,6 +99,7 @@ impl Device {
         }
         let context = CudaContext::new(ordinal)
             .map_err(|error| if Fault::is_bad_ordinal(error) { bad } else { Fault::of(error) })?;
+        keep_freed_memory(&context)?;
         let load = |module: &PtxModule| context.load_module(cudarc::nvrtc::Ptx::from_src(module.text));
         let modules = ptx::MODULES.iter().map(load).collect::<Result<_, _>>()?;
         let streams = [context.new_stream()?, context.new_stream()?];
@@ -240,6 +241,23 @@ impl Device {
     pub(crate) fn blocks(&self, n: usize, each: usize) -> u32 {
         (n.div_ceil(each) as u32).clamp(1, self.multiprocessors.saturating_mul(8))
     }
+}
+
+/// Lets memory that is given back stay with this program, for what it asks for next. Else the driver gives it to the system each
+/// time the host waits for a stream, and fetches it again.
+fn keep_freed_memory(context: &CudaContext) -> Result<(), Fault> {
+    if context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
+        return Ok(());
+    }
+    let mut pool = std::ptr::null_mut();
+    let mut all = u64::MAX;
+    let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    // SAFETY: drivers from 11.2 on have these functions, and older ones were refused. The attribute is a number of 64 bits.
+    unsafe {
+        sys::cuDeviceGetDefaultMemPool(&raw mut pool, context.cu_device()).result()?;
+        sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut all).cast()).result()?;
+    }
+    Ok(())
 }
 
 /// Pinned memory, which goes back to where it came from.
