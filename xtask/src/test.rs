@@ -4,22 +4,31 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use crate::command::{self, cargo, run_looking};
 use crate::{codegen, libhdf5, python};
 
 /// Runs all checks and tests; `full` installs what some need first, and then skips nothing.
 pub(crate) fn run(full: bool) -> Result<(), String> {
-    let python = if full { Some(python::environment()?) } else { None };
-    run_checks()?;
+    let python = if full { Some(timed("Python", python::environment)?) } else { None };
+    timed("format, lints, docs", run_checks)?;
     let mut tally = Tally::new(python)?;
-    tally.test_feature_sets()?;
-    tally.test(&["test", "--workspace", "--all-targets"])?;
-    tally.test(&["test", "--workspace", "--doc"])?;
-    tally.test_libhdf5(full)?;
-    tally.test_device_code(full)?;
-    tally.test_python_package()?;
+    timed("sets of features", || tally.test_feature_sets())?;
+    timed("tests", || tally.test(&["test", "--workspace", "--all-targets"]))?;
+    timed("tests in docs", || tally.test(&["test", "--workspace", "--doc"]))?;
+    timed("libhdf5", || tally.test_libhdf5(full))?;
+    timed("compiled kernels", || tally.test_device_code(full))?;
+    timed("Python package", || tally.test_python_package())?;
     tally.finish(full)
+}
+
+/// Does a step and says how long it took.
+fn timed<T>(step: &str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let start = Instant::now();
+    let result = work();
+    println!("{step}: {} s", start.elapsed().as_secs());
+    result
 }
 
 fn run_checks() -> Result<(), String> {
