@@ -66,7 +66,11 @@ fn as_text(dataset: &Dataset, plan: &RunPlan, size: u64) -> String {
         line(&format!("pass {}", at + 1), format!("{what}{reads}"));
     }
     line("read", about(bytes_read(plan, size)));
-    line("kept in memory", about(plan.matrix));
+    if plan.on_devices > 0 {
+        line("kept on GPUs", format!("{}; in memory what has no room there", about(plan.on_devices)));
+    } else {
+        line("kept in memory", about(plan.matrix));
+    }
     line("spilled", about(plan.spilled));
     line("peak memory", about(plan.peak));
     line("output", about(plan.output));
@@ -89,6 +93,7 @@ fn as_json(dataset: &Dataset, plan: &RunPlan, size: u64) -> Value {
             .collect::<Vec<_>>(),
         "bytes_read": bytes_read(plan, size),
         "bytes_kept_in_memory": plan.matrix,
+        "bytes_kept_on_devices": plan.on_devices,
         "bytes_spilled": plan.spilled,
         "peak_memory_bytes": plan.peak,
         "output_bytes": plan.output,

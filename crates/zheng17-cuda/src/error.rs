@@ -49,6 +49,13 @@ pub enum Fault {
         /// Bytes that were asked for.
         asked: u64,
     },
+    /// The devices don't hold the matrix, and the host may not hold the rest.
+    NoMemoryToWaitIn {
+        /// Bytes of a device that may be used.
+        device: u64,
+        /// Bytes of host memory that may be used.
+        memory: u64,
+    },
     /// Anything else: the driver's number, and its words.
     Other(u32, String),
 }
@@ -76,7 +83,7 @@ impl Fault {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::NoDriver | Self::NoDevice | Self::DriverTooOld => ErrorKind::Unsupported,
-            Self::BadOrdinal { .. } => ErrorKind::Usage,
+            Self::BadOrdinal { .. } | Self::NoMemoryToWaitIn { .. } => ErrorKind::Usage,
             Self::OutOfMemory { .. } | Self::NoPinnedMemory { .. } | Self::Other(..) => ErrorKind::System,
         }
     }
@@ -116,6 +123,13 @@ impl fmt::Display for Fault {
                 f,
                 "the system has no room for {} of memory that the CUDA driver can copy from; smaller chunks need less",
                 size(*asked)
+            ),
+            Self::NoMemoryToWaitIn { device, memory } => write!(
+                f,
+                "what the devices have no room for, {} on each, needs more than the {} of memory that may be used; more \
+                 devices, or the backend lazy, need less",
+                size(*device),
+                size(*memory)
             ),
             Self::Other(code, text) => write!(f, "the CUDA driver reports error {code}: {text}"),
         }

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use zheng17_core::backend::GRAM_BLOCK;
 use zheng17_core::matrix::ValueKind;
@@ -78,6 +79,8 @@ impl CudaMatrix {
         let limits: Vec<u64> = devices.iter().map(Device::limit).collect();
         let step = unit_rows(n_cells, devices.len(), ctx);
         let dealt = deal(&limits, n_cells.div_ceil(step));
+        // Bytes of chunks that wait in host memory.
+        let waiting = AtomicU64::new(0);
         let n_readers = ctx.threads.get().div_ceil(devices.len());
         let read = on_devices(&devices, &|at, device| {
             let units: Vec<usize> = (0..dealt.len()).filter(|&unit| dealt[unit] == at).collect();
@@ -99,7 +102,14 @@ impl CudaMatrix {
                 Ok(())
             };
             in_turn(&turns, &|_| Ok(CsrBuffer::new(n_genes, ValueKind::F32)), &read, &mut |(unit, layout, words)| {
-                chunks.push((unit, Arc::new(loader.place(layout, words)?)));
+                let chunk = loader.place(layout, words)?;
+                if matches!(chunk.place, Place::Host(_)) {
+                    let all = waiting.fetch_add(layout.bytes() as u64, Ordering::Relaxed) + layout.bytes() as u64;
+                    if let Some(memory) = ctx.memory.filter(|&memory| all > memory) {
+                        return Err(Fault::NoMemoryToWaitIn { device: device.limit(), memory }.into());
+                    }
+                }
+                chunks.push((unit, Arc::new(chunk)));
                 ctx.progress.advance(layout.n_rows);
                 Ok(())
             })?;

@@ -124,6 +124,7 @@ pub(crate) fn plan<'py>(
     dict.set_item("chunk_rows", plan.chunk_rows)?;
     dict.set_item("passes", plan.passes)?;
     dict.set_item("matrix_bytes", plan.matrix)?;
+    dict.set_item("on_devices_bytes", plan.on_devices)?;
     dict.set_item("spilled_bytes", plan.spilled)?;
     dict.set_item("peak_bytes", plan.peak)?;
     dict.set_item("output_bytes", plan.output)?;

@@ -135,11 +135,14 @@ mod memory {
         if capabilities.out_of_core {
             return check_lazy(memory, ctx);
         }
-        let peak = memory.in_memory_peak(capabilities.threads);
+        let (peak, why) = if capabilities.devices {
+            (memory.device_peak(), "even if the devices hold the matrix")
+        } else {
+            (memory.in_memory_peak(capabilities.threads), "which holds the matrix in memory")
+        };
         if peak > memory.limit {
             return Err(Error::usage(format!(
-                "the run needs about {} MB with the backend {}, which holds the matrix in memory, but {} MB may be used; \
-                 the backend lazy needs less",
+                "the run needs about {} MB with the backend {}, {why}, but {} MB may be used; the backend lazy needs less",
                 megabytes(peak),
                 capabilities.name,
                 memory.limit / 1_000_000

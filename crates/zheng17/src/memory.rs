@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use zheng17_core::backend::GRAM_BLOCK;
 use zheng17_core::recipe::Params;
 use zheng17_core::{ChunkSource, Context, Result, Shape};
 use zheng17_lazy::{MemoryPlan, WorkingMemory, default_memory, resident_memory};
@@ -87,6 +88,19 @@ impl<'a> Memory<'a> {
         let (threads, rows) = self.in_memory_chunks(parallel);
         let (all, selected) = self.held(parallel);
         self.peak(self.working(threads, rows), all + selected, selected)
+    }
+
+    /// Threads and rows per chunk of a backend that keeps the matrix on devices.
+    pub(crate) fn device_chunks(&self) -> (usize, usize) {
+        let Shape { n_cells, .. } = self.source.shape();
+        let rows = self.ctx.rows_per_chunk().min(GRAM_BLOCK).min(n_cells.max(1));
+        (self.ctx.threads.get(), rows)
+    }
+
+    /// The peak, on the host, of a backend that keeps the matrix on devices with enough room.
+    pub(crate) fn device_peak(&self) -> u64 {
+        let (threads, rows) = self.device_chunks();
+        self.peak(self.working(threads, rows), 0, 0)
     }
 
     fn peak(&self, working: WorkingMemory, kept: u64, selected: u64) -> u64 {

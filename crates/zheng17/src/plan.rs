@@ -13,6 +13,9 @@ use crate::memory::Memory;
 /// Bytes of a 32-bit value.
 const F32: u64 = 4;
 
+/// Bytes of a count and its gene on a device.
+const NARROW_ENTRY: u64 = 3;
+
 /// What a run will do and take. All sizes are estimates, in bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunPlan {
@@ -28,8 +31,10 @@ pub struct RunPlan {
     pub passes: Vec<(String, f64)>,
     /// Entries of the matrix.
     pub n_entries: u64,
-    /// The matrix as the backend keeps it.
+    /// The matrix as the backend keeps it in memory.
     pub matrix: u64,
+    /// The matrix as the backend keeps it on devices. What has no room there is kept in memory besides.
+    pub on_devices: u64,
     /// What is put into the spill file.
     pub spilled: u64,
     /// The most memory that the process takes.
@@ -70,8 +75,22 @@ pub fn plan(
             second_reading: if by_genes { 2.0 * zheng17_lazy::share_of_selected(n_selected) } else { not_kept },
             again: not_kept,
             matrix: kept.max(selected.min(plan.kept)),
+            on_devices: 0,
             spilled: if ctx.spill_folder.is_some() { selected.saturating_sub(plan.kept) } else { 0 },
             peak: memory.lazy_peak(&plan),
+        }
+    } else if backend.devices {
+        let (threads, chunk_rows) = memory.device_chunks();
+        OfBackend {
+            threads,
+            chunk_rows,
+            first_reading: 1.0,
+            second_reading: 0.0,
+            again: 0.0,
+            matrix: 0,
+            on_devices: NARROW_ENTRY * estimate.n_entries,
+            spilled: 0,
+            peak: memory.device_peak(),
         }
     } else {
         let (threads, chunk_rows) = memory.in_memory_chunks(backend.threads);
@@ -82,6 +101,7 @@ pub fn plan(
             second_reading: 0.0,
             again: 0.0,
             matrix: memory.held(backend.threads).0,
+            on_devices: 0,
             spilled: 0,
             peak: memory.in_memory_peak(backend.threads),
         }
@@ -117,6 +137,7 @@ pub fn plan(
         passes,
         n_entries: estimate.n_entries,
         matrix: of_backend.matrix,
+        on_devices: of_backend.on_devices,
         spilled: of_backend.spilled,
         peak: of_backend.peak,
         output: of_values + n_cells * (n_components as u64 * F32 + BYTES_OF_A_CELL),
@@ -133,6 +154,7 @@ struct OfBackend {
     /// What share of it any other pass over all genes reads.
     again: f64,
     matrix: u64,
+    on_devices: u64,
     spilled: u64,
     peak: u64,
 }

@@ -82,3 +82,17 @@ fn a_cancelled_run_ends_and_leaves_no_leak() {
     drop((matrix, backend));
     assert_eq!((driver.counts(0).used, driver.counts(1).used), (0, 0));
 }
+
+#[test]
+fn host_memory_for_what_devices_have_no_room_for_is_limited() {
+    let Some(driver) = driver("host_memory_for_what_devices_have_no_room_for_is_limited") else { return };
+    let input = counts(1200, 45);
+    driver.set_up(Setup { memory: 50_000, ..Setup::default() });
+    let ctx = Context { memory: Some(10_000_000), ..context(None, 30) };
+    let backend = Cuda::default();
+    backend.open(source(&input), &ctx).expect("memory for all that waits");
+    let ctx = Context { memory: Some(5_000), ..ctx };
+    let error = backend.open(source(&input), &ctx).err().expect("too little memory");
+    assert_eq!(error.kind(), ErrorKind::Usage);
+    assert!(error.to_string().contains("needs more than the 5 kB of memory that may be used"), "{error}");
+}
