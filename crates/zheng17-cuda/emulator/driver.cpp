@@ -474,6 +474,8 @@ DRIVER cuEventQuery(void *handle) {
     std::lock_guard<std::mutex> lock(event->mutex);
     return event->reached >= event->recorded ? SUCCESS : NOT_READY;
 }
+// There is no time: what is emulated is never timed.
+DRIVER cuEventElapsedTime(float *, void *, void *) { return NOT_SUPPORTED; }
 DRIVER cuStreamWaitEvent(void *stream, void *handle, unsigned) {
     NEEDS_CONTEXT;
     SharedEvent event = *static_cast<SharedEvent *>(handle);

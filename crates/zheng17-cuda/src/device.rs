@@ -6,7 +6,7 @@
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr as _, DevicePtrMut as _, HostSlice,
@@ -15,6 +15,7 @@ use cudarc::driver::{
 
 use crate::bytes::{Plain, bytes_of, bytes_of_mut, numbers_of};
 use crate::error::Fault;
+use crate::measure::{MemoryUse, Profile, TIMED};
 use crate::ptx::{self, PtxModule};
 
 /// The version of the oldest driver, as the driver counts.
@@ -49,12 +50,15 @@ pub fn probe() -> Result<usize, Fault> {
 struct Account {
     limit: u64,
     used: AtomicU64,
+    peak: AtomicU64,
 }
 
 impl Account {
     fn take(&self, bytes: u64) -> bool {
         let more = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.limit);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        let Ok(used) = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) else { return false };
+        self.peak.fetch_max(used + bytes, Ordering::Relaxed);
+        true
     }
 }
 
@@ -70,6 +74,8 @@ pub(crate) struct Device {
     /// Pinned memory that nobody uses at the moment: to write for the device, and to read what comes from it.
     outbound: Mutex<Vec<PinnedHostSlice<u8>>>,
     inbound: Mutex<Vec<PinnedHostSlice<u8>>>,
+    /// Where the times of launches go, if they are taken.
+    profile: OnceLock<Arc<Profile>>,
 }
 
 /// Device memory.
@@ -110,12 +116,29 @@ impl Device {
             name: format!("device {ordinal} ({})", context.name()?),
             modules,
             streams,
-            account: Arc::new(Account { limit: memory.unwrap_or(free).min(free), used: AtomicU64::new(0) }),
+            account: Arc::new(Account {
+                limit: memory.unwrap_or(free).min(free),
+                used: AtomicU64::new(0),
+                peak: AtomicU64::new(0),
+            }),
             multiprocessors: multiprocessors.max(1) as u32,
             outbound: Mutex::default(),
             inbound: Mutex::default(),
+            profile: OnceLock::new(),
             context,
         })
+    }
+
+    /// From now on, takes the times of launches if there is somewhere to put them.
+    pub(crate) fn take_times(&self, profile: Option<&Arc<Profile>>) {
+        if let Some(profile) = profile {
+            self.profile.get_or_init(|| Arc::clone(profile));
+        }
+    }
+
+    /// What was used of the memory so far.
+    pub(crate) fn memory_use(&self) -> MemoryUse {
+        MemoryUse { limit: self.limit(), peak: self.account.peak.load(Ordering::Relaxed) }
     }
 
     /// The most memory to use.
@@ -234,7 +257,8 @@ impl Device {
     ) -> Result<Launch<'a>, Fault> {
         let at = ptx::MODULES.iter().position(|known| known.name == module.name).unwrap_or(0);
         let function = self.modules[at].load_function(kernel)?;
-        Ok(Launch { stream, function, arguments: Vec::new(), held: Vec::new() })
+        let profile = self.profile.get().map(|profile| (Arc::clone(profile), kernel.to_owned()));
+        Ok(Launch { stream, function, arguments: Vec::new(), held: Vec::new(), profile })
     }
 
     /// Blocks for work that comes in `n` pieces, of which a block does `each` at a time: enough to fill the device, and no more.
@@ -384,6 +408,8 @@ pub(crate) struct Launch<'a> {
     function: CudaFunction,
     arguments: Vec<Argument>,
     held: Vec<SyncOnDrop<'a>>,
+    /// Where its time goes, and under which name.
+    profile: Option<(Arc<Profile>, String)>,
 }
 
 impl<'a> Launch<'a> {
@@ -458,10 +484,16 @@ impl<'a> Launch<'a> {
             };
         }
         let grid = LaunchConfig { grid_dim: (x, y, 1), block_dim: (ptx::BLOCK_THREADS, 1, 1), shared_mem_bytes: 0 };
+        if self.profile.is_some() {
+            builder.record_kernel_launch(TIMED);
+        }
         // SAFETY: arguments stand as the table of kernels has them, and their buffers are as large as it says; the tests compare
         // numbers and sizes of arguments with the compiled kernels, and every access with the buffers.
-        unsafe { builder.launch(grid) }?;
+        let events = unsafe { builder.launch(grid) }?;
         self.held.clear();
+        if let (Some((profile, kernel)), Some(events)) = (&self.profile, events) {
+            profile.add(kernel, y, &events)?;
+        }
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ mod chunk;
 mod device;
 mod error;
 mod matrix;
+pub mod measure;
 mod outputs;
 mod pass;
 mod products;
@@ -41,6 +42,10 @@ pub struct Cuda {
     capabilities: Capabilities,
     /// The devices that were opened last: loading the kernels takes a while.
     opened: Mutex<Option<(DeviceChoice, Devices)>>,
+    /// The devices to use where a context doesn't say; `None`: all of them.
+    usual_devices: Option<Vec<usize>>,
+    /// Where times go, if they are taken.
+    profile: Option<Arc<measure::Profile>>,
 }
 
 impl Default for Cuda {
@@ -56,6 +61,8 @@ impl Default for Cuda {
                 devices: true,
             },
             opened: Mutex::default(),
+            usual_devices: None,
+            profile: None,
         }
     }
 }
@@ -76,8 +83,13 @@ pub fn register(registry: &mut Registry) -> Result<()> {
 }
 
 impl Cuda {
+    /// A backend that uses these devices where a context doesn't say. A device that is named twice is used as if it were two.
+    pub fn on_devices(ordinals: Vec<usize>) -> Self {
+        Self { usual_devices: Some(ordinals), ..Self::default() }
+    }
+
     fn devices(&self, ctx: &Context) -> Result<Devices> {
-        let choice = (ctx.devices.clone(), ctx.device_memory);
+        let choice = (ctx.devices.clone().or_else(|| self.usual_devices.clone()), ctx.device_memory);
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, devices)) = &*opened
             && *known == choice
@@ -85,6 +97,7 @@ impl Cuda {
             return Ok(Arc::clone(devices));
         }
         let devices = matrix::open_devices(choice.0.as_deref(), choice.1)?;
+        devices.iter().for_each(|device| device.take_times(self.profile.as_ref()));
         *opened = Some((choice, Arc::clone(&devices)));
         Ok(devices)
     }

@@ -6,6 +6,8 @@
 mod driver;
 #[path = "software/failures.rs"]
 mod failures;
+#[path = "software/measures.rs"]
+mod measures;
 #[path = "software/run.rs"]
 mod run;
 #[path = "software/sizes.rs"]
