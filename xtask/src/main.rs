@@ -6,6 +6,7 @@ mod bench;
 mod codegen;
 mod command;
 mod conformance;
+mod gpu_check;
 mod libhdf5;
 mod new_plugin;
 mod python;
@@ -38,6 +39,8 @@ enum Task {
     NewPlugin(new_plugin::NewPluginArguments),
     /// Compile the kernels of the CUDA backend to the PTX that the repository holds; fetches the compiler.
     Codegen(codegen::CodegenArguments),
+    /// Make a folder to carry to a machine with a GPU, where one command checks and measures the CUDA backend: target/gpu-check.
+    GpuCheck(gpu_check::GpuCheckArguments),
     /// Measure speed and memory beside scanpy; print tables.
     ///
     /// Inputs are simulated into target/bench and kept; all of them and the largest outputs take some 20 GB. The machine should
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::Conformance(arguments) => conformance::run(&arguments),
         Task::NewPlugin(arguments) => new_plugin::run(&arguments),
         Task::Codegen(arguments) => codegen::run_task(&arguments),
+        Task::GpuCheck(arguments) => gpu_check::run_task(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

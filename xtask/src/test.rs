@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::command::{self, cargo, run_looking};
-use crate::{codegen, libhdf5, python};
+use crate::{codegen, gpu_check, libhdf5, python};
 
 /// Runs all checks and tests; `full` installs what some need first, and then skips nothing.
 pub(crate) fn run(full: bool) -> Result<(), String> {
@@ -111,19 +111,32 @@ impl Tally {
         self.test(&["test"].into_iter().chain(package).chain(tests).collect::<Vec<_>>())
     }
 
-    /// Tests that the compiled kernels are what their sources give, and fit the GPUs that they are for.
+    /// Tests that the compiled kernels are what their sources give, and fit the GPUs that they are for; and that what is carried to
+    /// a machine with a GPU runs, on the software driver. Its program was built with the tests.
     fn test_device_code(&mut self, full: bool) -> Result<(), String> {
         if !full {
-            return self.skip("compiled kernels", "runs with --full");
+            self.skip("compiled kernels", "runs with --full")?;
+            return self.skip("gpu-check, dry run", "runs with --full");
         }
-        match codegen::check() {
+        self.count(codegen::check());
+        match gpu_check::dry_run(&gpu_check::built("debug")) {
+            Ok(false) => self.skip("gpu-check, dry run", "needs g++ on Linux on x86-64"),
+            outcome => {
+                self.count(outcome.map(drop));
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts a test that is none of cargo's.
+    fn count(&mut self, outcome: Result<(), String>) {
+        match outcome {
             Ok(()) => self.passed += 1,
             Err(error) => {
                 println!("{error}");
                 self.failed += 1;
             }
         }
-        Ok(())
     }
 
     /// Tests the Python package as `pip install` makes it, with the newest scanpy and with older ones.

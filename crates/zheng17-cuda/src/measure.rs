@@ -80,10 +80,15 @@ pub struct KernelTime {
 }
 
 /// The launches of all kernels since somebody asked last.
-#[derive(Default)]
-pub(crate) struct Profile(Mutex<BTreeMap<String, KernelTime>>);
+#[derive(Debug, Default)]
+pub struct Profile(Mutex<BTreeMap<String, KernelTime>>);
 
 impl Profile {
+    /// The launches since this was asked last, by kernel.
+    pub fn take(&self) -> Vec<KernelTime> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_values().collect()
+    }
+
     /// Adds a launch between two events. Waits for its end, so that no other launch of its device overlaps with it.
     pub(crate) fn add(&self, kernel: &str, grid_rows: u32, (begin, end): &Events) -> Result<(), Fault> {
         let time = elapsed(begin, end)?;
@@ -126,15 +131,9 @@ pub struct MemoryUse {
 }
 
 impl Cuda {
-    /// A backend that takes the time of each launch. It waits for each, so it is slower as a whole.
-    pub fn with_profile() -> Self {
-        Self { profile: Some(Arc::default()), ..Self::default() }
-    }
-
-    /// The launches since this was asked last, by kernel; none if the backend takes no times.
-    pub fn take_profile(&self) -> Vec<KernelTime> {
-        let Some(profile) = &self.profile else { return Vec::new() };
-        std::mem::take(&mut *profile.0.lock().unwrap_or_else(PoisonError::into_inner)).into_values().collect()
+    /// A backend that takes the time of each launch, and waits for each, so it is slower as a whole.
+    pub fn with_profile(profile: Arc<Profile>) -> Self {
+        Self { profile: Some(profile), ..Self::default() }
     }
 
     /// The memory of each device that was opened last.

@@ -1,13 +1,17 @@
-//! What tests of several crates need: a folder of real files and a Python with scanpy, which a machine may lack, and built
-//! example plugins.
+//! What tests of several crates need: a folder of real files and a Python with scanpy, which a machine may lack, built example
+//! plugins, and the CUDA driver in software.
 //!
 //! A test that lacks one says so by name through [`skip`] and returns; `cargo xtask test` counts and lists what was skipped.
 
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
+mod software_driver;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+pub use software_driver::software_driver;
 
 /// The environment variable that names the folder of real files, if it is not `../shared`.
 pub const SHARED_VARIABLE: &str = "ZHENG17_SHARED";

@@ -1,8 +1,10 @@
 //! What is measured: launches by kernel, memory, copies. Never a time, as the software driver has no clock.
 
+use std::sync::Arc;
+
 use zheng17_core::{Context, SparseBackend as _};
 use zheng17_cuda::Cuda;
-use zheng17_cuda::measure::{copies, devices};
+use zheng17_cuda::measure::{Profile, copies, devices};
 
 use crate::driver::{Setup, driver};
 use crate::run::{context, counts, results, source};
@@ -12,17 +14,16 @@ fn a_profile_counts_every_launch_and_has_no_time() {
     let Some(driver) = driver("a_profile_counts_every_launch_and_has_no_time") else { return };
     driver.set_up(Setup { n_devices: 2, ..Setup::default() });
     let input = counts(400, 60);
-    let backend = Cuda::with_profile();
-    let timed = results(&backend, &input, &context(None, 100)).expect("results");
-    let profile = backend.take_profile();
+    let times = Arc::new(Profile::default());
+    let timed = results(&Cuda::with_profile(Arc::clone(&times)), &input, &context(None, 100)).expect("results");
+    let profile = times.take();
     let launches: u64 = profile.iter().map(|kernel| kernel.launches).sum();
     assert_eq!(launches, driver.counts(0).launches + driver.counts(1).launches);
     assert!(profile.iter().all(|kernel| kernel.milliseconds.is_none() && kernel.grid_rows >= kernel.launches));
     assert!(profile.iter().any(|kernel| kernel.kernel == "fold_counts_narrow"));
-    assert_eq!(backend.take_profile(), [], "taken once");
-    let plain = Cuda::default();
-    assert!(results(&plain, &input, &context(None, 100)).expect("results") == timed, "times change no result");
-    assert_eq!(plain.take_profile(), []);
+    let plain = results(&Cuda::default(), &input, &context(None, 100)).expect("results");
+    assert!(plain == timed, "times change no result");
+    assert_eq!(times.take(), [], "each launch is told once");
 }
 
 #[test]
