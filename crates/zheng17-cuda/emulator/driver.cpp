@@ -169,6 +169,7 @@ static void set_up() {
     setup.memory = setting("SOFTWARE_DRIVER_MEMORY", 1ull << 30);
     setup.driver_version = (int)setting("SOFTWARE_DRIVER_VERSION", 12000);
     setup.newest_ptx = 80;
+    setup.compute_capability = 75;
     software_driver_setup(&setup);
 }
 
@@ -208,8 +209,14 @@ DRIVER cuDeviceGetUuid_v2(void *uuid, int device) {
 DRIVER cuDeviceGetUuid(void *uuid, int device) { return cuDeviceGetUuid_v2(uuid, device); }
 DRIVER cuDeviceGetAttribute(int *value, int attribute, int) {
     static const std::map<int, int> attributes = {
-        {1, 1024}, {8, 49152}, {10, 32}, {16, 1}, {75, 7}, {76, 5}, {115, 1}, // threads, shared, warp, processors, 7.5, pools
+        {1, 1024}, {8, 49152}, {10, 32}, {16, 1}, {115, 1}, // threads, shared memory, warp, processors, pools
     };
+    enum { COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76 };
+    int capability = (int)current_setup.compute_capability;
+    if (attribute == COMPUTE_CAPABILITY_MAJOR || attribute == COMPUTE_CAPABILITY_MINOR) {
+        *value = attribute == COMPUTE_CAPABILITY_MAJOR ? capability / 10 : capability % 10;
+        return SUCCESS;
+    }
     auto known = attributes.find(attribute);
     *value = known == attributes.end() ? 0 : known->second;
     return SUCCESS;

@@ -10,6 +10,7 @@ struct DriverSetup {
     int32_t driver_version;      // as cuDriverGetVersion has it
     uint32_t newest_ptx;         // 80 for ISA 8.0
     uint64_t failing_allocation; // the number of the one that fails, from 1; 0 for none
+    uint64_t compute_capability; // of the devices, 75 for 7.5
 };
 
 struct DriverCounts {

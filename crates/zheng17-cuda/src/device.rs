@@ -14,7 +14,7 @@ use cudarc::driver::{
 };
 
 use crate::bytes::{Plain, bytes_of, bytes_of_mut, numbers_of};
-use crate::error::Fault;
+use crate::error::{Fault, OLDEST_DEVICE};
 use crate::measure::{MemoryUse, Profile, TIMED};
 use crate::ptx::{self, PtxModule};
 
@@ -105,6 +105,11 @@ impl Device {
         }
         let context = CudaContext::new(ordinal)
             .map_err(|error| if Fault::is_bad_ordinal(error) { bad } else { Fault::of(error) })?;
+        let name = format!("device {ordinal} ({})", context.name()?);
+        let capability = context.compute_capability()?;
+        if capability < OLDEST_DEVICE {
+            return Err(Fault::DeviceTooOld { device: name, capability });
+        }
         keep_freed_memory(&context)?;
         let load = |module: &PtxModule| context.load_module(cudarc::nvrtc::Ptx::from_src(module.text));
         let modules = ptx::MODULES.iter().map(load).collect::<Result<_, _>>()?;
@@ -113,7 +118,7 @@ impl Device {
         let free = (free as u64 - free as u64 / LEFT_FREE) / times;
         let multiprocessors = context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         Ok(Self {
-            name: format!("device {ordinal} ({})", context.name()?),
+            name,
             modules,
             streams,
             account: Arc::new(Account {

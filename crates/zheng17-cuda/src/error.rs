@@ -17,6 +17,9 @@ const PTX_TOO_NEW: u32 = 222;
 /// The first driver that takes the kernels.
 pub(crate) const OLDEST_DRIVER: &str = "525 (CUDA 12.0)";
 
+/// The compute capability that the kernels are compiled for: later devices have it too.
+pub(crate) const OLDEST_DEVICE: (i32, i32) = (7, 5);
+
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
@@ -26,6 +29,13 @@ pub enum Fault {
     NoDevice,
     /// The driver is older than the kernels.
     DriverTooOld,
+    /// A device is older than the kernels.
+    DeviceTooOld {
+        /// Which device, with its name.
+        device: String,
+        /// Its compute capability, major and minor.
+        capability: (i32, i32),
+    },
     /// A device was asked for that is not there.
     BadOrdinal {
         /// Its number.
@@ -82,7 +92,7 @@ impl Fault {
 
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoDriver | Self::NoDevice | Self::DriverTooOld => ErrorKind::Unsupported,
+            Self::NoDriver | Self::NoDevice | Self::DriverTooOld | Self::DeviceTooOld { .. } => ErrorKind::Unsupported,
             Self::BadOrdinal { .. } | Self::NoMemoryToWaitIn { .. } => ErrorKind::Usage,
             Self::OutOfMemory { .. } | Self::NoPinnedMemory { .. } | Self::Other(..) => ErrorKind::System,
         }
@@ -108,6 +118,12 @@ impl fmt::Display for Fault {
             Self::DriverTooOld => {
                 write!(f, "the CUDA driver is too old; drivers from {OLDEST_DRIVER} on will do, and the CPU backends")
             }
+            Self::DeviceTooOld { device, capability: (major, minor) } => write!(
+                f,
+                "{device} has compute capability {major}.{minor}, but the kernels need {}.{}; --devices chooses others, and the \
+                 CPU backends need none",
+                OLDEST_DEVICE.0, OLDEST_DEVICE.1
+            ),
             Self::BadOrdinal { asked, n_devices } => {
                 write!(f, "there is no device {asked}; the driver has {n_devices}, counted from 0")
             }

@@ -46,3 +46,14 @@ pub const GRAM_TILE: usize = 64;
 
 /// The threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn kernels_are_compiled_for_the_oldest_device() {
+        let (major, minor) = crate::error::OLDEST_DEVICE;
+        for module in super::MODULES {
+            assert!(module.text.contains(&format!(".target sm_{major}{minor}\n")), "{}", module.name);
+        }
+    }
+}

@@ -20,6 +20,7 @@ pub(crate) struct Setup {
     pub(crate) driver_version: i32,
     pub(crate) newest_ptx: u32,
     pub(crate) failing_allocation: u64,
+    pub(crate) compute_capability: u64,
 }
 
 impl Default for Setup {
@@ -32,6 +33,7 @@ impl Default for Setup {
             driver_version: 12_000,
             newest_ptx: 80,
             failing_allocation: 0,
+            compute_capability: 75,
         }
     }
 }

@@ -57,6 +57,12 @@ fn devices_that_are_not_there_and_drivers_that_are_too_old() {
         assert_eq!((error.to_string().as_str(), error.kind().exit_code()), (too_old, 2));
     }
 
+    driver.set_up(Setup { compute_capability: 70, ..Setup::default() });
+    let error = open(&Context::default());
+    let said = "device 0 (software emulation (not a GPU)) has compute capability 7.0, but the kernels need 7.5; --devices chooses \
+                others, and the CPU backends need none";
+    assert_eq!((error.to_string().as_str(), error.kind().exit_code()), (said, 2));
+
     driver.set_up(Setup { n_devices: 0, ..Setup::default() });
     let error = open(&Context::default());
     assert_eq!(error.to_string(), "the CUDA driver finds no device; --backend auto computes on the CPU");
