@@ -45,6 +45,15 @@ pub(crate) fn run_looking(command: &mut Command, look: &mut dyn FnMut(&str)) -> 
     }
 }
 
+/// What a command prints; its errors go to the terminal.
+pub(crate) fn read(command: &mut Command) -> Result<String, String> {
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("{}: {error}", words(command)))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{}: {}", words(command), output.status))
+}
+
 /// What a program prints, if it runs and succeeds.
 pub(crate) fn output(program: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).stderr(Stdio::null()).output().ok()?;

@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use clap::Args;
 use serde_json::Value;
 
-use crate::command::{self, cargo};
+use crate::command::{self, cargo, read};
 
 /// The methods of `ChunkKernels`.
 const FUNCTIONS: [&str; 4] = ["fold_counts", "fold_moments", "select_into", "affine_into"];
@@ -162,16 +162,6 @@ fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
 
 fn has(list: &Value, wanted: &str) -> bool {
     list.as_array().is_some_and(|list| list.iter().any(|word| word == wanted))
-}
-
-/// What a command prints; its errors go to the terminal.
-fn read(command: &mut Command) -> Result<String, String> {
-    let output = command.stderr(Stdio::inherit()).output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    } else {
-        Err("could not be built".to_owned())
-    }
 }
 
 fn root() -> PathBuf {

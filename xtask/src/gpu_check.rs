@@ -111,7 +111,9 @@ fn read_needs(headers: &str) -> Result<String, String> {
 /// If a step failed that could run, or something was timed.
 pub(crate) fn dry_run(program: &Path) -> Result<bool, String> {
     let folder = target().join("gpu-check-dry-run");
-    let Some(driver) = software_driver(&folder.join("driver"), &[]) else { return Ok(false) };
+    let Some(driver) = software_driver(&crate::root().join("crates/zheng17-cuda"), &folder.join("driver")) else {
+        return Ok(false);
+    };
     println!("{}", pack(program, &folder)?);
     let results = folder.join("results");
     let mut command = Command::new("bash");

@@ -8,6 +8,7 @@ mod command;
 mod conformance;
 mod gpu_check;
 mod libhdf5;
+mod mutations;
 mod new_plugin;
 mod python;
 mod test;
@@ -41,6 +42,8 @@ enum Task {
     Codegen(codegen::CodegenArguments),
     /// Make a folder to carry to a machine with a GPU, where one command checks and measures the CUDA backend: target/gpu-check.
     GpuCheck(gpu_check::GpuCheckArguments),
+    /// Put faults into the CUDA backend, one at a time, and see that its tests find each; the checkout is left as it is.
+    Mutations(mutations::MutationsArguments),
     /// Measure speed and memory beside scanpy; print tables.
     ///
     /// Inputs are simulated into target/bench and kept; all of them and the largest outputs take some 20 GB. The machine should
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Task::NewPlugin(arguments) => new_plugin::run(&arguments),
         Task::Codegen(arguments) => codegen::run_task(&arguments),
         Task::GpuCheck(arguments) => gpu_check::run_task(&arguments),
+        Task::Mutations(arguments) => mutations::run_task(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::command::{self, cargo, run_looking};
-use crate::{codegen, gpu_check, libhdf5, python};
+use crate::{codegen, gpu_check, libhdf5, mutations, python};
 
 /// Runs all checks and tests; `full` installs what some need first, and then skips nothing.
 pub(crate) fn run(full: bool) -> Result<(), String> {
@@ -15,10 +15,11 @@ pub(crate) fn run(full: bool) -> Result<(), String> {
     timed("format, lints, docs", run_checks)?;
     let mut tally = Tally::new(python)?;
     timed("sets of features", || tally.test_feature_sets())?;
-    timed("tests", || tally.test(&["test", "--workspace", "--all-targets"]))?;
+    timed("tests", || tally.test(&[&["test"], &WORKSPACE[..]].concat()))?;
     timed("tests in docs", || tally.test(&["test", "--workspace", "--doc"]))?;
     timed("libhdf5", || tally.test_libhdf5(full))?;
     timed("compiled kernels", || tally.test_device_code(full))?;
+    timed("mutations", || tally.test_mutations(full))?;
     timed("Python package", || tally.test_python_package())?;
     tally.finish(full)
 }
@@ -40,6 +41,9 @@ fn run_checks() -> Result<(), String> {
 fn command_run(arguments: &[&str]) -> Result<(), String> {
     command::run(&mut cargo(arguments))
 }
+
+/// Whose tests are compiled together.
+const WORKSPACE: [&str; 2] = ["--workspace", "--all-targets"];
 
 /// Cargo features of the facade that are tested one set at a time; the default, all of them, is tested with the workspace.
 const FEATURE_SETS: [&str; 7] = ["", "rayon", "lazy", "plugins", "cuda", "rayon,lazy", "rayon,plugins"];
@@ -135,6 +139,26 @@ impl Tally {
             Err(error) => {
                 println!("{error}");
                 self.failed += 1;
+            }
+        }
+    }
+
+    /// Tests that tests of the CUDA backend find faults that are put into it.
+    fn test_mutations(&mut self, full: bool) -> Result<(), String> {
+        if !full {
+            return self.skip("mutations", "runs with --full");
+        }
+        // What the tests of the workspace compiled is there.
+        match mutations::run(&WORKSPACE, "") {
+            Ok(outcome) => {
+                self.passed += outcome.found;
+                self.failed += outcome.not_found;
+                outcome.skipped.map_or(Ok(()), |why| self.skip("mutations", &why))
+            }
+            Err(error) => {
+                println!("{error}");
+                self.failed += 1;
+                Ok(())
             }
         }
     }

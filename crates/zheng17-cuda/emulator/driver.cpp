@@ -60,7 +60,8 @@ static std::mutex everything;
 static std::vector<std::unique_ptr<Device>> devices;
 static std::map<Address, Allocation> allocations;
 static std::map<Address, size_t> pinned_memory;
-static uint64_t pinned_bytes, managed_calls, n_allocations;
+static std::vector<void *> left_memory; // given back after an error, and freed with the next setup
+static uint64_t pinned_bytes, managed_calls, n_allocations, n_launches;
 static DriverSetup current_setup;
 static bool is_set_up = false;
 static std::string refused;
@@ -76,9 +77,12 @@ static int refuse_locked(int code, const std::string &why) {
     return refuse(code, why);
 }
 
+// Pieces of work are late by different times, so that those of two streams that don't wait for each other change places.
 static void come_late() {
-    if (current_setup.delay_microseconds)
-        std::this_thread::sleep_for(std::chrono::microseconds(current_setup.delay_microseconds));
+    static std::atomic<uint32_t> n_pieces;
+    if (!current_setup.delay_microseconds) return;
+    uint32_t late = (++n_pieces * 2654435761u >> 16) % 4;
+    std::this_thread::sleep_for(std::chrono::microseconds(current_setup.delay_microseconds * late));
 }
 
 static Stream *stream_of(void *handle) {
@@ -135,7 +139,9 @@ extern "C" __attribute__((visibility("default"))) void software_driver_setup(con
         devices.back()->number = (int)devices.size() - 1;
     }
     for (auto &device : devices) device->lasting_error = SUCCESS;
-    n_allocations = 0;
+    for (void *memory : left_memory) std::free(memory);
+    left_memory.clear();
+    n_allocations = n_launches = 0;
     refused.clear();
 }
 
@@ -305,6 +311,14 @@ static int give_back(Address address, void **memory) {
     *memory = (void *)address;
     return SUCCESS;
 }
+// Frees memory, but not where something failed: the host code no longer waits for what is still under way. `everything` is locked.
+static void free_or_leave(void *memory) {
+    bool failed = std::any_of(devices.begin(), devices.end(), [](auto &device) { return device->lasting_error != SUCCESS; });
+    if (failed)
+        left_memory.push_back(memory);
+    else
+        std::free(memory);
+}
 DRIVER cuMemFree_v2(Address address) {
     void *memory = nullptr;
     int code = address ? give_back(address, &memory) : SUCCESS;
@@ -316,7 +330,10 @@ DRIVER cuMemFreeAsync(Address address, void *stream) {
     if (!current_device) return INVALID_CONTEXT;
     void *memory = nullptr;
     int code = give_back(address, &memory);
-    stream_of(stream)->push([memory] { std::free(memory); });
+    stream_of(stream)->push([memory] {
+        std::lock_guard<std::mutex> lock(everything);
+        free_or_leave(memory);
+    });
     return code;
 }
 DRIVER cuMemHostAlloc(void **memory, size_t size, unsigned) {
@@ -334,7 +351,7 @@ DRIVER cuMemFreeHost(void *memory) {
     if (found == pinned_memory.end()) return INVALID_VALUE;
     pinned_bytes -= found->second;
     pinned_memory.erase(found);
-    std::free(memory);
+    free_or_leave(memory);
     return SUCCESS;
 }
 
@@ -558,6 +575,7 @@ DRIVER cuLaunchKernel(void *handle, unsigned grid_x, unsigned grid_y, unsigned g
     const bool *are_pointers;
     emulator_kernel(function->name.c_str(), &n, &sizes, &are_pointers);
     auto copies = std::make_shared<std::vector<std::vector<char>>>();
+    bool fails;
     {
         std::lock_guard<std::mutex> lock(everything);
         for (int i = 0; i < n; i++) {
@@ -573,10 +591,14 @@ DRIVER cuLaunchKernel(void *handle, unsigned grid_x, unsigned grid_y, unsigned g
             }
         }
         device->counts.launches++;
+        fails = ++n_launches == current_setup.failing_launch;
     }
     std::string name = function->name;
     stream_of(stream)->push([=] {
         come_late();
+        if (fails) device->lasting_error = LAUNCH_FAILED;
+        // What comes after a kernel that failed would work with what that left undone.
+        if (device->lasting_error) return;
         std::vector<void *> pointers;
         for (auto &copy : *copies) pointers.push_back(copy.data());
         uint32_t grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};

@@ -4,13 +4,14 @@
 
 struct DriverSetup {
     uint32_t n_devices;
-    uint32_t delay_microseconds; // before each piece of work on a stream
+    uint32_t delay_microseconds; // up to three times as much before each piece of work on a stream
     uint64_t memory;             // of each device
     uint64_t seed;               // order of threads, see api.h
     int32_t driver_version;      // as cuDriverGetVersion has it
     uint32_t newest_ptx;         // 80 for ISA 8.0
     uint64_t failing_allocation; // the number of the one that fails, from 1; 0 for none
     uint64_t compute_capability; // of the devices, 75 for 7.5
+    uint64_t failing_launch;     // likewise: of the one whose kernel fails, some time after the call
 };
 
 struct DriverCounts {

@@ -76,7 +76,10 @@ impl Fault {
         match error.0 as u32 {
             NO_DEVICE => Self::NoDevice,
             PTX_TOO_NEW => Self::DriverTooOld,
-            code => Self::Other(code, error.to_string()),
+            code => {
+                let said = error.error_string().map(|text| text.to_string_lossy().into_owned());
+                Self::Other(code, said.unwrap_or_else(|_| "it has no words for it".to_owned()))
+            }
         }
     }
 

@@ -8,6 +8,8 @@ mod driver;
 mod failures;
 #[path = "software/measures.rs"]
 mod measures;
+#[path = "software/order.rs"]
+mod order;
 #[path = "software/run.rs"]
 mod run;
 #[path = "software/sizes.rs"]

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::ffi::{CStr, c_char};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libloading::Library;
@@ -21,6 +21,7 @@ pub(crate) struct Setup {
     pub(crate) newest_ptx: u32,
     pub(crate) failing_allocation: u64,
     pub(crate) compute_capability: u64,
+    pub(crate) failing_launch: u64,
 }
 
 impl Default for Setup {
@@ -34,6 +35,7 @@ impl Default for Setup {
             newest_ptx: 80,
             failing_allocation: 0,
             compute_capability: 75,
+            failing_launch: 0,
         }
     }
 }
@@ -107,7 +109,8 @@ impl Driver {
 pub(crate) fn driver(test: &str) -> Option<MutexGuard<'static, Driver>> {
     static DRIVER: OnceLock<Option<Mutex<Driver>>> = OnceLock::new();
     let driver = DRIVER.get_or_init(|| {
-        let path = compile(&[])?;
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("software-driver");
+        let path = software_driver(Path::new(env!("CARGO_MANIFEST_DIR")), &target)?;
         // SAFETY: it does nothing when it is opened.
         let library = unsafe { Library::new(path) }.expect("a library that was just compiled");
         Some(Mutex::new(Driver { library }))
@@ -116,9 +119,4 @@ pub(crate) fn driver(test: &str) -> Option<MutexGuard<'static, Driver>> {
         skip(test, "needs g++ on Linux on x86-64");
     }
     driver.as_ref().map(|driver| driver.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// The software driver compiled from the kernels with faults put in, or ours.
-pub(crate) fn compile(faults: &[(&str, &str, &str)]) -> Option<PathBuf> {
-    software_driver(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("software-driver"), faults)
 }

@@ -102,3 +102,44 @@ fn host_memory_for_what_devices_have_no_room_for_is_limited() {
     assert_eq!(error.kind(), ErrorKind::Usage);
     assert!(error.to_string().contains("needs more than the 5 kB of memory that may be used"), "{error}");
 }
+
+#[test]
+fn a_kernel_that_fails_is_one_line_and_leaves_no_leak() {
+    let Some(driver) = driver("a_kernel_that_fails_is_one_line_and_leaves_no_leak") else { return };
+    let input = counts(40, 12);
+    for n_devices in [1, 2] {
+        let mut n_failed = 0;
+        for failing_launch in (1..).step_by(7) {
+            driver.set_up(Setup { n_devices, failing_launch, ..Setup::default() });
+            let outcome = results(&Cuda::default(), &input, &context(Some(20_000), 9));
+            for device in 0..n_devices {
+                let found = driver.counts(device);
+                assert_eq!((found.used, found.pinned), (0, 0), "launch {failing_launch}, device {device}");
+            }
+            let Err(error) = outcome else { break };
+            let said = error.to_string();
+            assert_eq!(said, "the CUDA driver reports error 719: CUDA_ERROR_LAUNCH_FAILED");
+            assert_eq!(error.kind(), ErrorKind::System);
+            n_failed += 1;
+        }
+        assert!(n_failed > 10, "only {n_failed} launches");
+    }
+}
+
+#[test]
+fn memory_that_the_driver_did_not_have_is_not_counted() {
+    let Some(driver) = driver("memory_that_the_driver_did_not_have_is_not_counted") else { return };
+    let (input, ctx) = (source(&counts(40, 12)), context(Some(20_000), 9));
+    let staying = |backend: &Cuda| {
+        let _matrix = backend.open(input.clone(), &ctx).expect("a matrix");
+        driver.counts(0).used
+    };
+    let backend = Cuda::default();
+    for _ in 0..100 {
+        driver.set_up(Setup { failing_allocation: 1, ..Setup::default() });
+        assert!(backend.open(input.clone(), &ctx).is_err(), "there was no memory");
+    }
+    driver.set_up(Setup::default());
+    let as_much_as_ever = staying(&Cuda::default());
+    assert_eq!(staying(&backend), as_much_as_ever);
+}

@@ -62,7 +62,7 @@ impl std::fmt::Debug for Results {
     }
 }
 
-fn visited<B: SparseBackend>(backend: &B, matrix: &B::Matrix, ctx: &Context) -> Result<CsrBuffer> {
+pub(crate) fn visited<B: SparseBackend>(backend: &B, matrix: &B::Matrix, ctx: &Context) -> Result<CsrBuffer> {
     let mut all = CsrBuffer::new(backend.shape(matrix).n_genes, ValueKind::F32);
     backend.visit(matrix, ctx, &mut |chunk| {
         assert_eq!(chunk.first_cell(), all.n_cells(), "cells come in order");
