@@ -37,6 +37,7 @@ pub(crate) fn run_task(arguments: &GpuCheckArguments) -> Result<(), String> {
     run(&mut cargo(&["build", "--release", "--package", PROGRAM]))?;
     let folder = target().join("gpu-check");
     let needs = pack(&built("release"), &folder)?;
+    let folder = folder.canonicalize().unwrap_or(folder);
     println!("{needs}\ncopy {} to a machine with a GPU, and type there:\n    bash gpu-check.sh", folder.display());
     Ok(())
 }
@@ -111,7 +112,9 @@ fn read_needs(headers: &str) -> Result<String, String> {
 /// If a step failed that could run, or something was timed.
 pub(crate) fn dry_run(program: &Path) -> Result<bool, String> {
     let folder = target().join("gpu-check-dry-run");
-    let Some(driver) = software_driver(&crate::root().join("crates/zheng17-cuda"), &folder.join("driver")) else {
+    // Where tests of the backend have it too.
+    let software = target().join("tmp/software-driver");
+    let Some(driver) = software_driver(&crate::root().join("crates/zheng17-cuda"), &software) else {
         return Ok(false);
     };
     println!("{}", pack(program, &folder)?);

@@ -80,16 +80,20 @@ impl RepeatedCells {
         }
     }
 
-    /// How many entries the first `n_cells` have, all of them and those that `counts`.
+    /// How many of the entries of the first `n_cells` count.
     fn count(&self, n_cells: usize, counts: impl Fn(u32, f64) -> bool) -> u64 {
         let view = self.base.view();
         let of_row = |row: usize| {
             let (genes, values) = (view.row_indices(row), view.row_values(row));
             genes.iter().enumerate().filter(|&(at, &gene)| counts(gene, values.get(at))).count() as u64
         };
-        let (whole, rest) = (n_cells / self.base.n_cells(), n_cells % self.base.n_cells());
-        let sum = |rows: Range<usize>| rows.map(of_row).sum::<u64>();
-        whole as u64 * sum(0..self.base.n_cells()) + sum(0..rest)
+        self.sum(n_cells, |rows| rows.map(of_row).sum())
+    }
+
+    /// The sum of something over the first `n_cells`, given its sums over ranges of the simulated cells.
+    fn sum(&self, n_cells: usize, over: impl Fn(Range<usize>) -> u64) -> u64 {
+        let n_base = self.base.n_cells();
+        (n_cells / n_base) as u64 * over(0..n_base) + over(0..n_cells % n_base)
     }
 
     /// How many entries the first `n_cells` have in some genes, and how many of these are large counts.
@@ -140,7 +144,8 @@ impl ChunkSource for RepeatedCells {
     }
 
     fn n_entries(&self) -> Option<u64> {
-        Some(self.count(self.n_cells, |_, _| true))
+        let starts = &self.base.indptr;
+        Some(self.sum(self.n_cells, |rows| starts[rows.end] - starts[rows.start]))
     }
 
     fn read_cells(&self, cells: Range<usize>, out: &mut CsrBuffer) -> Result<()> {

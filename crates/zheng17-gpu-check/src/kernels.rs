@@ -120,12 +120,7 @@ impl Bench<'_> {
             let plan = MomentPlan { cell_scale: scale, arithmetic };
             self.measure(&name(what), sums, &|backend, ctx| backend.moment_summary(of.all, &plan, ctx).map(drop))?;
         }
-        let chosen = Work {
-            input,
-            output: few,
-            scans: if input.large > 0 || of.form == "narrow" { 2 } else { 1 },
-            components: 0,
-        };
+        let chosen = Work { input, output: few, scans: if of.form == "narrow" { 2 } else { 1 }, components: 0 };
         self.measure(&name("selected genes"), chosen, &|backend, _| {
             backend.select(of.all, &Selection::All, &of.genes).map(drop)
         })?;

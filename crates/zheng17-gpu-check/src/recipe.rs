@@ -33,7 +33,7 @@ pub(crate) struct RecipeArguments {
     /// Only one of the two ways to keep cells.
     #[arg(long, value_enum)]
     only: Option<Way>,
-    /// Bytes of each device's memory for cells that pass by; less than half of them fits if not given.
+    /// Bytes of the first device's memory for cells that pass by; less than half of them fits if not given.
     #[arg(long, value_name = "SIZE")]
     device_memory: Option<ByteSize>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct RecipeArguments {
 enum Way {
     /// On the devices.
     Resident,
-    /// For the most part in host memory.
+    /// For the most part in host memory, from where they pass by the first device.
     Streamed,
 }
 
@@ -71,6 +71,7 @@ pub(crate) fn run(arguments: &RecipeArguments, output: &Output) -> Result<bool> 
     let cells = RepeatedCells::generate(arguments.size)?;
     say(&cells.describe());
     let narrow = cells.narrow_bytes();
+    let less_than_half = (narrow as f64 * STREAMED_MEMORY) as u64;
     let params = Params {
         n_top_genes: arguments.selected,
         components: Some(Components::UpTo(arguments.components)),
@@ -80,11 +81,14 @@ pub(crate) fn run(arguments: &RecipeArguments, output: &Output) -> Result<bool> 
     let mut found = Vec::new();
     let mut is_good = true;
     for way in ways {
-        let limit = match way {
-            Way::Resident => None,
-            Way::Streamed => {
-                Some(arguments.device_memory.map_or((narrow as f64 * STREAMED_MEMORY) as u64, |size| size.as_u64()))
-            }
+        let ctx = match way {
+            Way::Resident => Context::default(),
+            // One device: of several, each may be too small for its work if all of them are to be too small for the cells.
+            Way::Streamed => Context {
+                devices: Some(vec![0]),
+                device_memory: Some(arguments.device_memory.map_or(less_than_half, |size| size.as_u64())),
+                ..Context::default()
+            },
         };
         if let Some(why) = lacks(output, way, narrow) {
             say(&format!("{}: skipped: {why}", name(way)));
@@ -92,8 +96,6 @@ pub(crate) fn run(arguments: &RecipeArguments, output: &Output) -> Result<bool> 
             continue;
         }
         let backend = Arc::new(Cuda::default());
-        let ctx =
-            Context { device_memory: limit.map(|limit| limit / output.devices.len() as u64), ..Context::default() };
         match run_one(&backend, &cells, &params, &ctx, arguments.scaled, output) {
             Ok(finished) => found.push((way, finished, backend.memory_use())),
             Err(error) => {
@@ -151,7 +153,7 @@ pub(crate) fn run(arguments: &RecipeArguments, output: &Output) -> Result<bool> 
 fn name(way: Way) -> &'static str {
     match way {
         Way::Resident => "cells on the devices",
-        Way::Streamed => "cells pass by",
+        Way::Streamed => "cells pass by one device",
     }
 }
 

@@ -9,6 +9,9 @@ use zheng17::{Error, Result};
 
 use crate::kernels::GOAL;
 
+/// A launch that moves less takes as long as any launch, whatever it does.
+const SMALL: f64 = 2e6;
+
 /// What `report` takes.
 #[derive(clap::Args)]
 pub(crate) struct ReportArguments {
@@ -141,15 +144,25 @@ fn tables(found: &Found) -> String {
     add(&mut out, "Copies", &["", "GB/s"], 1, copies.collect());
     kernels(found, &mut out);
     recipes(found, &mut out);
-    let cupy = found.of("cupy").map(|step| {
-        let what = step["missing"]
-            .as_str()
-            .map_or_else(|| text(&step["operation"]), |why| format!("{}: {why}", text(&step["operation"])));
-        vec![text(&step["n_cells"]), what, number(&step["milliseconds"], 1.0, 1)]
-    });
-    add(&mut out, "The same with CuPy", &["cells", "step", "ms"], 2, cupy.collect());
+    cupy(found, &mut out);
     let _ = writeln!(out, "\n{}", if found.is_good() { "Everything that ran is good." } else { "SOMETHING FAILED." });
     out
+}
+
+/// The steps of the same recipe with CuPy, and the sum of those that ran, for each number of cells.
+fn cupy(found: &Found, out: &mut String) {
+    let steps: Vec<&Value> = found.of("cupy").collect();
+    let mut rows = Vec::new();
+    for of_size in steps.chunk_by(|a, b| a["n_cells"] == b["n_cells"]) {
+        for step in of_size {
+            let missing = step["missing"].as_str().map_or_else(String::new, |why| format!(": not done: {why}"));
+            let operation = text(&step["operation"]) + &missing;
+            rows.push(vec![text(&step["n_cells"]), operation, number(&step["milliseconds"], 1.0, 1)]);
+        }
+        let sum: f64 = of_size.iter().filter_map(|step| step["milliseconds"].as_f64()).sum();
+        rows.push(vec![text(&of_size[0]["n_cells"]), "sum of what was done".to_owned(), format!("{sum:.1}")]);
+    }
+    add(out, "The same recipe with CuPy", &["cells", "step", "ms"], 2, rows);
 }
 
 fn machine(found: &Found, out: &mut String) {
@@ -197,7 +210,12 @@ fn kernels(found: &Found, out: &mut String) {
     let title = format!("Kernels, {}; wide forms get a quarter of the cells", text(&first["cells"]));
     let header =
         ["operation", "kernel", "launches", "ms", "MB", "GB/s", "of a copy", "10^9 additions/s", "TFLOP/s", ""];
-    let is_slow = |kernel: &Value| kernel["fraction"].as_f64().is_some_and(|fraction| fraction < GOAL);
+    let is_small = |kernel: &Value| {
+        let of = |key: &str| kernel[key].as_f64();
+        of("bytes").zip(of("launches")).is_some_and(|(bytes, launches)| bytes < SMALL * launches)
+    };
+    let is_slow =
+        |kernel: &Value| !is_small(kernel) && kernel["fraction"].as_f64().is_some_and(|fraction| fraction < GOAL);
     let rows = of_kernels.iter().map(|kernel| {
         vec![
             text(&kernel["operation"]),
@@ -209,11 +227,15 @@ fn kernels(found: &Found, out: &mut String) {
             number(&kernel["fraction"], 0.01, 0) + if kernel["fraction"].is_null() { "" } else { " %" },
             number(&kernel["additions_g_s"], 1.0, 1),
             number(&kernel["tflop_s"], 1.0, 2),
-            if is_slow(kernel) { "below the goal".to_owned() } else { String::new() },
+            match (is_small(kernel), is_slow(kernel)) {
+                (true, _) => "small".to_owned(),
+                (false, true) => "below the goal".to_owned(),
+                (false, false) => String::new(),
+            },
         ]
     });
     add(out, &title, &header, 2, rows.collect());
-    let timed = of_kernels.iter().filter(|kernel| !kernel["fraction"].is_null()).count();
+    let timed = of_kernels.iter().filter(|kernel| !kernel["fraction"].is_null() && !is_small(kernel)).count();
     if timed > 0 {
         let slow: Vec<String> = of_kernels
             .iter()
@@ -226,6 +248,11 @@ fn kernels(found: &Found, out: &mut String) {
             timed - slow.len(),
             100.0 * GOAL,
             if slow.is_empty() { String::new() } else { format!(" Below: {}.", slow.join(", ")) }
+        );
+        let _ = writeln!(
+            out,
+            "Small ones move less than {:.0} MB a launch and take as long as a launch does.",
+            SMALL / 1e6
         );
         let _ = writeln!(out, "gram_products is bound by arithmetic, and folds by additions, rather than by bytes.");
     }
@@ -325,6 +352,25 @@ mod tests {
         let emulated = json!({ "what": "device", "name": "none (not a GPU)", "emulated": true });
         let text = tables(&found(&[emulated, kernel("any", None)]));
         assert!(text.contains("EMULATED") && !text.contains('%') && !text.contains(" reach "), "{text}");
+    }
+
+    #[test]
+    fn what_cupy_did_is_added_up_and_what_it_did_not_is_told() {
+        let step = |operation: &str, time: Option<f64>, missing: Option<&str>| {
+            let mut step = json!({ "what": "cupy", "n_cells": 7, "operation": operation, "milliseconds": time });
+            if let Some(missing) = missing {
+                step["missing"] = json!(missing);
+            }
+            step
+        };
+        let text = tables(&found(&[
+            step("totals", Some(2.0), None),
+            step("log1p", Some(1.5), None),
+            step("gram", None, Some("no memory")),
+        ]));
+        let line = |what: &str| text.lines().find(|line| line.contains(what)).unwrap_or_default();
+        assert!(line("sum of what was done").ends_with("3.5"), "{text}");
+        assert!(line("gram").contains("not done: no memory"), "{text}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! The program where no GPU is needed: cells for other programs, and CuPy's script on them with numpy in its place.
+//! The program where no GPU is needed: cells for other programs, CuPy's script on them with numpy in its place, and what is said of
+//! a device that computes something else. `cargo xtask gpu-check --dry-run` tries all steps.
 
 use std::path::Path;
 use std::process::Command;
 
-use zheng17_test_support::{python, skip};
+use zheng17_test_support::{python, skip, software_driver};
 
 fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_zheng17-gpu-check"))
@@ -41,4 +42,46 @@ fn without_a_driver_a_step_says_so() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
     assert!(said.starts_with("error: there is no CUDA driver") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn other_bits_than_those_of_the_cpu_are_a_failure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let package = folder.path().join("package");
+    let offset = "(float)(score - offset[component])";
+    copy_with_a_fault(&package, "output.cu", offset, "(float)(score - offset[component] * 1.000001)");
+    if software_driver(&package, folder.path()).is_none() {
+        skip("other_bits_than_those_of_the_cpu_are_a_failure", "needs g++ on Linux on x86-64");
+        return;
+    }
+    let lines = folder.path().join("lines.jsonl");
+    let mut command = program();
+    let sizes = "--cells 700 --base 300 --genes 500 --selected 20 --components 5";
+    command.arg("recipe").args(sizes.split(' '));
+    command.args(["--only", "resident", "--json"]).arg(&lines).env("LD_LIBRARY_PATH", folder.path());
+    let output = command.output().expect("a program that starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("FAILED: other bits than rayon in scores of cells\n"), "{said}");
+    let text = std::fs::read_to_string(&lines).expect("lines");
+    let runs: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    assert_eq!(runs[0]["good"], false);
+    assert_eq!(runs[0]["differences"], serde_json::json!(["scores of cells"]));
+    assert!(runs.iter().all(|run| run["emulated"] == true && run["seconds"].is_null()), "{text}");
+}
+
+/// The sources of the software driver, with one text of a kernel replaced.
+fn copy_with_a_fault(package: &Path, file: &str, from: &str, to: &str) {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../zheng17-cuda");
+    for folder in ["kernels", "emulator"] {
+        std::fs::create_dir_all(package.join(folder)).expect("a folder");
+        for entry in std::fs::read_dir(ours.join(folder)).expect("a folder of sources").flatten() {
+            std::fs::copy(entry.path(), package.join(folder).join(entry.file_name())).expect("a copy");
+        }
+    }
+    let file = package.join("kernels").join(file);
+    let text = std::fs::read_to_string(&file).expect("a source");
+    assert!(text.contains(from), "{} no longer has the text {from}", file.display());
+    std::fs::write(&file, text.replacen(from, to, 1)).expect("a writable folder");
 }
