@@ -144,7 +144,9 @@ fn faults(report: &Value) -> Vec<String> {
             faults.push(format!("{name}: {outcome}: {}", step["note"]));
         }
     }
-    for (what, least) in [("step", 12), ("conformance", 2), ("copy", 3), ("kernel", 57), ("recipe", 6)] {
+    for (what, least) in
+        [("step", 12), ("conformance", 2), ("copy", 3), ("kernel", 57), ("recipe", 6), ("comparison", 4)]
+    {
         let n = report[what].as_array().map_or(0, Vec::len);
         if n < least {
             faults.push(format!("there are {n} objects of {what}, fewer than {least}"));
@@ -211,7 +213,7 @@ Version References:
         let many = |n: usize| vec![json!({ "milliseconds": null }); n];
         let good = json!({
             "emulated": true, "step": steps, "conformance": many(2), "copy": many(3), "kernel": many(57),
-            "recipe": many(6), "coverage": [{ "not_measured": [], "unknown_bytes": [] }],
+            "recipe": many(6), "comparison": many(4), "coverage": [{ "not_measured": [], "unknown_bytes": [] }],
         });
         assert_eq!(faults(&good), Vec::<String>::new());
         let faults_of = |change: &dyn Fn(&mut Value)| {

@@ -53,7 +53,8 @@ step() {
     timeout -k 5 $((limit < left ? limit : left)) "$@" >"$log" 2>&1
     local status=$?
     case $status in
-    0) ended "$name" passed $((SECONDS - start)) "" ;;
+    # What nvidia-smi says, the driver's version among it, belongs to the figures.
+    0) ended "$name" passed $((SECONDS - start)) "$([ "$name" = nvidia-smi ] && last_line "$log")" ;;
     124 | 137) ended "$name" "stopped at its limit" $((SECONDS - start)) "" ;;
     *) ended "$name" failed $((SECONDS - start)) "$(last_line "$log")" ;;
     esac

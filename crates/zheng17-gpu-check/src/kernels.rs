@@ -1,6 +1,7 @@
 //! Each kernel alone, on generated cells that stay on the device: how long it takes, and how that compares with what copies within
 //! the device reach.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -48,19 +49,19 @@ pub(crate) const GOAL: f64 = 0.6;
 /// Values of 32-bit arithmetic are below this power of two here.
 const EXPONENT: i32 = 20;
 
-/// A kernel in an operation, with the median time of its launches there.
-struct Measured {
-    operation: String,
-    time: KernelTime,
-    traffic: Option<Traffic>,
-}
-
 /// What measures operations.
 struct Bench<'a> {
     backend: &'a Cuda,
     profile: &'a Profile,
     ctx: Context,
-    found: Vec<Measured>,
+    output: &'a Output,
+    /// What the cells are.
+    cells: String,
+    /// What copies within the device reach, in GB/s.
+    ceiling: Option<f64>,
+    /// The kernels that were measured, and those of them whose bytes are not known.
+    measured: BTreeSet<String>,
+    unknown: BTreeSet<String>,
 }
 
 /// A matrix of all genes and one of the selected ones, in one form.
@@ -93,10 +94,64 @@ impl Bench<'_> {
             let mut times: Vec<f64> = runs.iter().filter_map(of_kernel).collect();
             times.sort_by(f64::total_cmp);
             let time = KernelTime { milliseconds: times.get(times.len() / 2).copied(), ..time.clone() };
-            let traffic = traffic(&time, &work);
-            self.found.push(Measured { operation: operation.to_owned(), time, traffic });
+            self.tell(operation, &time, traffic(&time, &work))?;
         }
         Ok(())
+    }
+
+    /// Says how a kernel did in an operation.
+    fn tell(&mut self, operation: &str, time: &KernelTime, traffic: Option<Traffic>) -> Result<()> {
+        let rate = |amount: fn(&Traffic) -> f64| {
+            let (amount, time) = (amount(traffic.as_ref()?), time.milliseconds.filter(|&time| time > 0.0)?);
+            Some(amount / time / 1e6).filter(|&rate| rate > 0.0)
+        };
+        let gb_s = rate(|traffic| traffic.bytes);
+        let fraction = gb_s.zip(self.ceiling).map(|(rate, ceiling)| rate / ceiling);
+        say(&format!(
+            "{operation}: {}: {} launches, {} ms, {} GB/s, {} of a copy",
+            time.kernel,
+            time.launches,
+            number(time.milliseconds, 3),
+            number(gb_s, 1),
+            number(fraction, 2)
+        ));
+        self.output.record(json!({
+            "what": "kernel",
+            "cells": self.cells,
+            "operation": operation,
+            "kernel": time.kernel,
+            "launches": time.launches,
+            "milliseconds": time.milliseconds,
+            "bytes": traffic.map(|traffic| traffic.bytes),
+            "gb_s": gb_s,
+            "fraction": fraction,
+            "additions": traffic.map(|traffic| traffic.additions),
+            "additions_g_s": rate(|traffic| traffic.additions),
+            "operations": traffic.map(|traffic| traffic.operations),
+            "tflop_s": rate(|traffic| traffic.operations).map(|rate| rate / 1e3),
+        }))?;
+        self.measured.insert(time.kernel.clone());
+        if traffic.is_none() {
+            self.unknown.insert(time.kernel.clone());
+        }
+        Ok(())
+    }
+
+    /// Says which kernels were left out; whether the bytes of the others are known.
+    fn finish(self) -> Result<bool> {
+        let Self { output, ceiling, measured, unknown, .. } = self;
+        let missing: Vec<&str> = shipped().filter(|kernel| !measured.contains(*kernel)).collect();
+        if !missing.is_empty() {
+            say(&format!("not measured, as no step launches them: {}", missing.join(", ")));
+        }
+        if !unknown.is_empty() {
+            say(&format!("their bytes are not known: {}", unknown.iter().cloned().collect::<Vec<_>>().join(", ")));
+        }
+        let is_good = unknown.is_empty();
+        output.record(
+            json!({ "what": "coverage", "not_measured": missing, "unknown_bytes": unknown, "copy_gb_s": ceiling }),
+        )?;
+        Ok(is_good)
     }
 
     /// Measures every operation of a run, and those of users, on matrices in one form.
@@ -171,6 +226,9 @@ impl Bench<'_> {
 pub(crate) fn run(arguments: &KernelsArguments, output: &Output) -> Result<bool> {
     let cells = RepeatedCells::generate(arguments.size)?;
     say(&cells.describe());
+    let ceiling = measured(output, COPY_BYTES)?.into_iter().next_back();
+    let ceiling = ceiling.and_then(|copy| gigabytes_a_second(copy.bytes, copy.milliseconds));
+    say(&format!("copies within the device: {} GB/s", number(ceiling, 1)));
     let profile = Arc::new(Profile::default());
     let backend = Arc::new(Cuda::with_profile(Arc::clone(&profile)));
     let ctx = Context { devices: Some(vec![0]), threads: crate::machine::threads(), ..Context::default() };
@@ -184,7 +242,16 @@ pub(crate) fn run(arguments: &KernelsArguments, output: &Output) -> Result<bool>
         Matrix { cells: n_cells as u64, genes: n_genes as u64, entries, large }
     };
     let genes = Selection::Indices(selected.clone());
-    let mut bench = Bench { backend: &backend, profile: &profile, ctx, found: Vec::new() };
+    let mut bench = Bench {
+        backend: &backend,
+        profile: &profile,
+        ctx,
+        output,
+        cells: cells.describe(),
+        ceiling,
+        measured: BTreeSet::new(),
+        unknown: BTreeSet::new(),
+    };
     let n_cells = arguments.size.cells;
     bench.measure_all(&Subjects {
         form: "narrow",
@@ -219,60 +286,5 @@ pub(crate) fn run(arguments: &KernelsArguments, output: &Output) -> Result<bool>
             n_components: arguments.components,
         })?;
     }
-    let found = std::mem::take(&mut bench.found);
-    tell(output, &cells.describe(), &found)
-}
-
-fn tell(output: &Output, cells: &str, found: &[Measured]) -> Result<bool> {
-    let ceiling = measured(output, COPY_BYTES)?.into_iter().next_back();
-    let ceiling = ceiling.and_then(|copy| gigabytes_a_second(copy.bytes, copy.milliseconds));
-    say(&format!("copies within the device: {} GB/s", number(ceiling, 1)));
-    for Measured { operation, time, traffic } in found {
-        let rate = |amount: fn(&Traffic) -> f64| {
-            let (amount, time) = (amount(traffic.as_ref()?), time.milliseconds.filter(|&time| time > 0.0)?);
-            Some(amount / time / 1e6).filter(|&rate| rate > 0.0)
-        };
-        let gb_s = rate(|traffic| traffic.bytes);
-        let fraction = gb_s.zip(ceiling).map(|(rate, ceiling)| rate / ceiling);
-        say(&format!(
-            "{operation}: {}: {} launches, {} ms, {} GB/s, {} of a copy",
-            time.kernel,
-            time.launches,
-            number(time.milliseconds, 3),
-            number(gb_s, 1),
-            number(fraction, 2)
-        ));
-        output.record(json!({
-            "what": "kernel",
-            "cells": cells,
-            "operation": operation,
-            "kernel": time.kernel,
-            "launches": time.launches,
-            "milliseconds": time.milliseconds,
-            "bytes": traffic.map(|traffic| traffic.bytes),
-            "gb_s": gb_s,
-            "fraction": fraction,
-            "additions": traffic.map(|traffic| traffic.additions),
-            "additions_g_s": rate(|traffic| traffic.additions),
-            "operations": traffic.map(|traffic| traffic.operations),
-            "tflop_s": rate(|traffic| traffic.operations).map(|rate| rate / 1e3),
-        }))?;
-    }
-    let was_launched = |kernel: &&str| found.iter().any(|measured| measured.time.kernel == **kernel);
-    let missing: Vec<&str> = shipped().filter(|kernel| !was_launched(kernel)).collect();
-    if !missing.is_empty() {
-        say(&format!("not measured, as no step launches them: {}", missing.join(", ")));
-    }
-    let unknown: Vec<&str> = found
-        .iter()
-        .filter(|measured| measured.traffic.is_none())
-        .map(|measured| measured.time.kernel.as_str())
-        .collect();
-    if !unknown.is_empty() {
-        say(&format!("their bytes are not known: {}", unknown.join(", ")));
-    }
-    output.record(
-        json!({ "what": "coverage", "not_measured": missing, "unknown_bytes": unknown, "copy_gb_s": ceiling }),
-    )?;
-    Ok(unknown.is_empty())
+    bench.finish()
 }

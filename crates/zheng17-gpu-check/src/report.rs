@@ -270,17 +270,20 @@ fn recipes(found: &Found, out: &mut String) {
     let runs: Vec<&Value> = found.of("recipe").collect();
     let header = ["cells", "way", "seconds", "peak MB", "of MB", "bits"];
     let rows = runs.iter().map(|run| {
-        let bits = if let Some(why) = run["skipped"].as_str() {
-            format!("skipped: {why}")
-        } else if let Some(error) = run["error"].as_str() {
-            format!("FAILED: {error}")
-        } else if run["good"] == true {
-            format!("those of {}", text(&run["compared_with"]))
-        } else if run["good"] == false {
-            let parts: Vec<String> = run["differences"].as_array().into_iter().flatten().map(text).collect();
-            format!("OTHERS than {}: {}", text(&run["compared_with"]), parts.join(", "))
-        } else {
-            String::new()
+        let comparison = found
+            .of("comparison")
+            .find(|comparison| comparison["way"] == run["way"] && comparison["cells"] == run["cells"]);
+        let bits = match (run["skipped"].as_str(), run["error"].as_str(), comparison) {
+            (Some(why), ..) => format!("skipped: {why}"),
+            (_, Some(error), _) => format!("FAILED: {error}"),
+            (.., Some(comparison)) if comparison["good"] == true => {
+                format!("those of {}", text(&comparison["compared_with"]))
+            }
+            (.., Some(comparison)) => {
+                let parts: Vec<String> = comparison["differences"].as_array().into_iter().flatten().map(text).collect();
+                format!("OTHERS than {}: {}", text(&comparison["compared_with"]), parts.join(", "))
+            }
+            (None, None, None) => String::new(),
         };
         vec![
             text(&run["cells"]),
@@ -338,9 +341,12 @@ mod tests {
         assert!(found(&[step("a", "passed"), step("b", "not here"), step("c", "no time left")]).is_good());
         assert!(!found(&[step("a", "passed"), step("b", "failed")]).is_good());
         assert!(!found(&[step("a", "stopped at its limit")]).is_good());
-        let other_bits = json!({ "what": "recipe", "good": false, "differences": ["means"], "compared_with": "rayon" });
+        let run = json!({ "what": "recipe", "way": "resident" });
+        let other_bits = json!({
+            "what": "comparison", "way": "resident", "good": false, "differences": ["means"], "compared_with": "rayon",
+        });
         assert!(!found(&[step("a", "passed"), other_bits.clone()]).is_good());
-        let text = tables(&found(&[step("a", "passed"), other_bits]));
+        let text = tables(&found(&[step("a", "passed"), run, other_bits]));
         assert!(text.contains("OTHERS than rayon: means") && text.contains("SOMETHING FAILED."), "{text}");
     }
 
