@@ -203,11 +203,16 @@ pub(crate) struct ResourceArguments {
     #[arg(long, value_name = "N", value_parser = chunk_rows)]
     pub(crate) chunk_rows: Option<NonZeroUsize>,
     /// The GPUs that a backend for GPUs uses, such as 0,1; all if not given
-    #[arg(long, value_name = "N,N", value_delimiter = ',')]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = device)]
     pub(crate) devices: Option<Vec<usize>>,
     /// How much memory of each GPU to stay within, such as 8GiB; what is free if not given
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub(crate) device_memory: Option<u64>,
+}
+
+fn device(text: &str) -> Result<usize, String> {
+    let number = text.trim().parse::<u16>();
+    number.map(usize::from).map_err(|_| "GPUs are named by their numbers, from 0, with commas between them".to_owned())
 }
 
 fn chunk_rows(text: &str) -> Result<NonZeroUsize, String> {

@@ -482,11 +482,15 @@ fn gpus_that_are_not_there() {
     let folder = with_counts();
     let said = run_badly(folder.path(), "run counts.h5ad -o out.h5ad --backend cuda", 2);
     assert!(said.contains("there is no CUDA driver") && said.contains("--backend auto computes on the CPU"), "{said}");
-    let said = run_well(folder.path(), "run counts.h5ad -o out.h5ad --devices 0");
+    let ran = run(folder.path(), "run counts.h5ad -o out.h5ad --devices 0");
+    let said = text(&ran.stdout);
     assert!(
         said.contains("rayon: devices were asked for, but there is no CUDA driver (libcuda) on this machine; the"),
         "{said}"
     );
+    assert!(text(&ran.stderr).contains("note: The devices that were asked for are not used: there is no CUDA driver"));
+    let said = text(&run(folder.path(), "run counts.h5ad -o no.h5ad --devices 0,x").stderr);
+    assert!(said.contains("GPUs are named by their numbers"), "{said}");
     let said = run_badly(folder.path(), "run counts.h5ad -o no.h5ad --backend lazy --device-memory 2GiB", 2);
     assert!(said.contains("devices were asked for, but the backend lazy computes on the CPU"), "{said}");
 }

@@ -24,6 +24,51 @@ const OLDEST_DRIVER_VERSION: i32 = 12_000;
 /// Of the memory that is free, this part is left to the driver and its kernels.
 const LEFT_FREE: u64 = 20;
 
+/// The driver's functions that this crate calls, itself or through cudarc, which panics where one is missing.
+const FUNCTIONS: [&str; 41] = [
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDeviceTotalMem_v2",
+    "cuDeviceGetAttribute",
+    "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuCtxSynchronize",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuMemGetInfo_v2",
+    "cuMemAlloc_v2",
+    "cuMemAllocAsync",
+    "cuDeviceGetDefaultMemPool",
+    "cuMemPoolSetAttribute",
+    "cuMemFree_v2",
+    "cuMemFreeAsync",
+    "cuMemHostAlloc",
+    "cuMemFreeHost",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemsetD8Async",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuEventQuery",
+    "cuEventElapsedTime",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuModuleGetFunction",
+    "cuLaunchKernel",
+];
+
 /// How many devices there are. Nothing else in this crate is called before this has said that there is a driver.
 ///
 /// # Errors
@@ -33,14 +78,21 @@ pub fn probe() -> Result<usize, Fault> {
     if !unsafe { sys::is_culib_present() } {
         return Err(Fault::NoDriver);
     }
+    let lacks = |name: &&&str| {
+        // SAFETY: the library is there, and nothing is called.
+        unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err()
+    };
+    if let Some(&lacks) = FUNCTIONS.iter().find(lacks) {
+        return Err(Fault::BrokenDriver { lacks });
+    }
     let mut version = 0;
     // SAFETY: the driver is there, every driver has this function, and it writes a number.
     let code = unsafe { sys::cuDriverGetVersion(&raw mut version) };
-    code.result()?;
+    code.result().map_err(Fault::of_start)?;
     if version < OLDEST_DRIVER_VERSION {
         return Err(Fault::DriverTooOld);
     }
-    match CudaContext::device_count()? {
+    match CudaContext::device_count().map_err(Fault::of_start)? {
         0 => Err(Fault::NoDevice),
         n => Ok(n as usize),
     }
@@ -99,12 +151,10 @@ impl Device {
     /// Those of the driver.
     pub(crate) fn open(ordinal: usize, times: u64, memory: Option<u64>) -> Result<Self, Fault> {
         let n_devices = probe()?;
-        let bad = Fault::BadOrdinal { asked: ordinal, n_devices };
         if ordinal >= n_devices {
-            return Err(bad);
+            return Err(Fault::BadOrdinal { asked: ordinal, n_devices });
         }
-        let context = CudaContext::new(ordinal)
-            .map_err(|error| if Fault::is_bad_ordinal(error) { bad } else { Fault::of(error) })?;
+        let context = CudaContext::new(ordinal).map_err(|error| Fault::of_device(ordinal, error))?;
         let name = format!("device {ordinal} ({})", context.name()?);
         let capability = context.compute_capability()?;
         if capability < OLDEST_DEVICE {

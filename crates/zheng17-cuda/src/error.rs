@@ -11,8 +11,20 @@ use zheng17_core::{Error, ErrorKind};
 /// The driver's numbers for what has a message of its own.
 const OUT_OF_MEMORY: u32 = 2;
 const NO_DEVICE: u32 = 100;
-const BAD_ORDINAL: u32 = 101;
 const PTX_TOO_NEW: u32 = 222;
+
+/// What to do about a driver or a device that does not start, by the driver's number.
+fn advice(code: u32) -> &'static str {
+    match code {
+        2 => "it has no memory left; nvidia-smi shows who uses it",
+        34 => "the library found is a stub of the CUDA toolkit: take its folder off LD_LIBRARY_PATH",
+        46 | 999 => "another program may have it for itself; nvidia-smi shows more",
+        802 => "it is still starting, or its fabric manager is not running",
+        803 => "the driver was updated: restart the machine, or load its new kernel module",
+        804 => "libcuda is of another version than the driver: take compatibility libraries off LD_LIBRARY_PATH",
+        _ => "nvidia-smi may show more",
+    }
+}
 
 /// The first driver that takes the kernels.
 pub(crate) const OLDEST_DRIVER: &str = "525 (CUDA 12.0)";
@@ -25,6 +37,22 @@ pub(crate) const OLDEST_DEVICE: (i32, i32) = (7, 5);
 pub enum Fault {
     /// The machine has no CUDA driver.
     NoDriver,
+    /// There is a library of the driver's name that is no driver.
+    BrokenDriver {
+        /// A function that it lacks.
+        lacks: &'static str,
+    },
+    /// The driver does not start: its number, and the number's name.
+    DriverDoesNotStart(u32, String),
+    /// A device does not start.
+    DeviceDoesNotStart {
+        /// Its number.
+        ordinal: usize,
+        /// The driver's number.
+        code: u32,
+        /// The number's name.
+        name: String,
+    },
     /// There is a driver, but no device.
     NoDevice,
     /// The driver is older than the kernels.
@@ -83,19 +111,40 @@ impl Fault {
         }
     }
 
+    /// What the driver calls an error. Only for code that runs after the driver was found.
+    pub(crate) fn name_of(error: DriverError) -> String {
+        error
+            .error_name()
+            .map_or_else(|_| "an error without a name".to_owned(), |name| name.to_string_lossy().into_owned())
+    }
+
+    /// What an error of the driver's start means.
+    pub(crate) fn of_start(error: DriverError) -> Self {
+        match error.0 as u32 {
+            NO_DEVICE => Self::NoDevice,
+            code => Self::DriverDoesNotStart(code, Self::name_of(error)),
+        }
+    }
+
+    /// What an error of a device's start means.
+    pub(crate) fn of_device(ordinal: usize, error: DriverError) -> Self {
+        Self::DeviceDoesNotStart { ordinal, code: error.0 as u32, name: Self::name_of(error) }
+    }
+
     /// Whether the driver has no memory left.
     pub(crate) fn is_out_of_memory(error: DriverError) -> bool {
         error.0 as u32 == OUT_OF_MEMORY
     }
 
-    /// Whether the driver doesn't know a device.
-    pub(crate) fn is_bad_ordinal(error: DriverError) -> bool {
-        error.0 as u32 == BAD_ORDINAL
-    }
-
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoDriver | Self::NoDevice | Self::DriverTooOld | Self::DeviceTooOld { .. } => ErrorKind::Unsupported,
+            Self::NoDriver
+            | Self::BrokenDriver { .. }
+            | Self::DriverDoesNotStart(..)
+            | Self::DeviceDoesNotStart { .. }
+            | Self::NoDevice
+            | Self::DriverTooOld
+            | Self::DeviceTooOld { .. } => ErrorKind::Unsupported,
             Self::BadOrdinal { .. } | Self::NoMemoryToWaitIn { .. } => ErrorKind::Usage,
             Self::OutOfMemory { .. } | Self::NoPinnedMemory { .. } | Self::Other(..) => ErrorKind::System,
         }
@@ -117,6 +166,21 @@ impl fmt::Display for Fault {
             Self::NoDriver => {
                 f.write_str("there is no CUDA driver (libcuda) on this machine; --backend auto computes on the CPU")
             }
+            Self::BrokenDriver { lacks } => write!(
+                f,
+                "the CUDA driver (libcuda) on this machine is none: it lacks {lacks}; --backend auto computes on the CPU"
+            ),
+            Self::DriverDoesNotStart(code, name) => write!(
+                f,
+                "the CUDA driver does not start: {name} ({code}); {}; --backend auto computes on the CPU",
+                advice(*code)
+            ),
+            Self::DeviceDoesNotStart { ordinal, code, name } => write!(
+                f,
+                "device {ordinal} does not start: {name} ({code}); {}; --devices chooses others, and --backend auto computes \
+                 on the CPU",
+                advice(*code)
+            ),
             Self::NoDevice => f.write_str("the CUDA driver finds no device; --backend auto computes on the CPU"),
             Self::DriverTooOld => {
                 write!(f, "the CUDA driver is too old; drivers from {OLDEST_DRIVER} on will do, and the CPU backends")
@@ -133,7 +197,7 @@ impl fmt::Display for Fault {
             Self::OutOfMemory { device, asked, used, limit } => write!(
                 f,
                 "{device} has no room for {} more: {} of {} are in use; more devices, smaller chunks or fewer genes need \
-                 less on each",
+                 less on each, and the CPU backends none",
                 size(*asked),
                 size(*used),
                 size(*limit)
@@ -150,7 +214,7 @@ impl fmt::Display for Fault {
                 size(*device),
                 size(*memory)
             ),
-            Self::Other(code, text) => write!(f, "the CUDA driver reports error {code}: {text}"),
+            Self::Other(code, text) => write!(f, "the CUDA driver reports {text} ({code}); nvidia-smi may show more"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use zheng17_core::backend::AUTO;
-use zheng17_core::recipe::Params;
+use zheng17_core::recipe::{Params, Statistics};
 use zheng17_core::{AnyBackend, ChunkSource, Context, Error, ErrorKind, Result};
 
 use crate::registry;
@@ -14,6 +14,8 @@ pub struct Choice {
     pub backend: AnyBackend,
     /// Why, for people: a sentence without its end. `None` where the backend was asked for.
     pub reason: Option<String>,
+    /// What somebody asked for that this backend doesn't do: a sentence, for people.
+    pub note: Option<String>,
 }
 
 /// The backend of a name for a run of the recipe, or for [`AUTO`] the one that suits: on devices if `ctx` asks for some and they are
@@ -23,17 +25,34 @@ pub struct Choice {
 /// [`ErrorKind::Usage`](crate::ErrorKind::Usage) for a name that no backend has, if devices are asked of a backend that has none,
 /// and if the run will need more memory than `ctx` allows; those of reading a few cells.
 pub fn choose(name: &str, source: &Arc<dyn ChunkSource>, params: &Params, ctx: &Context) -> Result<Choice> {
-    match on_devices(name, ctx)? {
-        Wish::None => choose_on_cpu(name, source, params, ctx),
-        Wish::Met(choice) => Ok(choice),
-        Wish::Unmet(why) => Ok(choose_on_cpu(name, source, params, ctx)?.after(&why)),
+    let wish = Wish::of(name, params, ctx)?;
+    if name != AUTO && (ctx.memory.is_none() || cfg!(not(feature = "lazy"))) {
+        // There is nothing to weigh.
+        return Ok(Choice { backend: registry()?.create(name)?, reason: None, note: None });
     }
+    memory::choose(wish, name, source, params, ctx)
+}
+
+/// As [`choose`], for a run of which it is known what it takes.
+#[cfg(feature = "lazy")]
+pub(crate) fn choose_for(
+    name: &str,
+    memory: &crate::memory::Memory<'_>,
+    params: &Params,
+    ctx: &Context,
+) -> Result<Choice> {
+    memory::choose_for(Wish::of(name, params, ctx)?, name, memory, ctx)
 }
 
 impl Choice {
-    /// This choice, with what comes before its reason.
-    fn after(self, why: &str) -> Self {
-        Self { reason: self.reason.map(|reason| format!("{why}; {reason}")), ..self }
+    /// This choice, made because devices can't be used. `why` may go on with what to do, which is done already.
+    fn instead_of_devices(self, why: &str) -> Self {
+        let why = why.split(';').next().unwrap_or(why);
+        Self {
+            reason: self.reason.map(|reason| format!("devices were asked for, but {why}; {reason}")),
+            note: Some(format!("The devices that were asked for are not used: {why}.")),
+            ..self
+        }
     }
 }
 
@@ -47,47 +66,33 @@ enum Wish {
     Unmet(String),
 }
 
-fn on_devices(name: &str, ctx: &Context) -> Result<Wish> {
-    if ctx.devices.is_none() && ctx.device_memory.is_none() {
-        return Ok(Wish::None);
-    }
-    let registry = registry()?;
-    if name != AUTO {
-        return if registry.find(name)?.capabilities.devices {
-            Ok(Wish::None)
-        } else {
-            Err(Error::usage(format!("devices were asked for, but the backend {name} computes on the CPU")))
-        };
-    }
-    let Some(entry) = registry.entries().iter().find(|entry| entry.capabilities.devices) else {
-        return Ok(Wish::Unmet("devices were asked for, but this build has no backend for them".to_owned()));
-    };
-    match registry.create(&entry.capabilities.name) {
-        Ok(backend) => Ok(Wish::Met(Choice { backend, reason: Some("devices were asked for".to_owned()) })),
-        Err(error) if error.kind() == ErrorKind::Unsupported => {
-            // What comes after it says what to do, which is done already.
-            let why = error.to_string();
-            Ok(Wish::Unmet(format!("devices were asked for, but {}", why.split(';').next().unwrap_or(&why))))
+impl Wish {
+    fn of(name: &str, params: &Params, ctx: &Context) -> Result<Self> {
+        if ctx.devices.is_none() && ctx.device_memory.is_none() {
+            return Ok(Self::None);
         }
-        Err(error) => Err(error),
-    }
-}
-
-fn choose_on_cpu(name: &str, source: &Arc<dyn ChunkSource>, params: &Params, ctx: &Context) -> Result<Choice> {
-    if name != AUTO && (ctx.memory.is_none() || cfg!(not(feature = "lazy"))) {
-        // There is nothing to weigh.
-        return Ok(Choice { backend: registry()?.create(name)?, reason: None });
-    }
-    memory::choose(name, source, params, ctx)
-}
-
-/// As [`choose`], for a run of which it is known what it takes.
-#[cfg(feature = "lazy")]
-pub(crate) fn choose_for(name: &str, memory: &crate::memory::Memory<'_>, ctx: &Context) -> Result<Choice> {
-    match on_devices(name, ctx)? {
-        Wish::None => memory::choose_for(name, memory, ctx),
-        Wish::Met(choice) => Ok(choice),
-        Wish::Unmet(why) => Ok(memory::choose_for(name, memory, ctx)?.after(&why)),
+        let registry = registry()?;
+        if name != AUTO {
+            return if registry.find(name)?.capabilities.devices {
+                Ok(Self::None)
+            } else {
+                Err(Error::usage(format!("devices were asked for, but the backend {name} computes on the CPU")))
+            };
+        }
+        let Some(entry) = registry.entries().iter().find(|entry| entry.capabilities.devices) else {
+            return Ok(Self::Unmet("this build has no backend for them".to_owned()));
+        };
+        let name = &entry.capabilities.name;
+        if params.version.statistics == Statistics::OrderedFloat32 && !entry.capabilities.ordered_fold {
+            return Ok(Self::Unmet(format!("the backend {name} can't run {}", params.version.name)));
+        }
+        match registry.create(name) {
+            Ok(backend) => {
+                Ok(Self::Met(Choice { backend, reason: Some("devices were asked for".to_owned()), note: None }))
+            }
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Self::Unmet(error.to_string())),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -95,24 +100,41 @@ pub(crate) fn choose_for(name: &str, memory: &crate::memory::Memory<'_>, ctx: &C
 mod memory {
     use zheng17_core::SparseBackend as _;
 
-    use super::{AUTO, AnyBackend, Arc, Choice, ChunkSource, Context, Error, Params, Result};
+    use super::{AUTO, AnyBackend, Arc, Choice, ChunkSource, Context, Error, Params, Result, Wish};
     use crate::memory::Memory;
     use crate::{DEFAULT_BACKEND, registry};
 
     /// As [`super::choose`].
-    pub(super) fn choose(name: &str, source: &Arc<dyn ChunkSource>, params: &Params, ctx: &Context) -> Result<Choice> {
-        choose_for(name, &Memory::new(source, params, ctx)?, ctx)
+    pub(super) fn choose(
+        wish: Wish,
+        name: &str,
+        source: &Arc<dyn ChunkSource>,
+        params: &Params,
+        ctx: &Context,
+    ) -> Result<Choice> {
+        choose_for(wish, name, &Memory::new(source, params, ctx)?, ctx)
     }
 
     /// As [`super::choose_for`].
-    pub(super) fn choose_for(name: &str, memory: &Memory<'_>, ctx: &Context) -> Result<Choice> {
+    pub(super) fn choose_for(wish: Wish, name: &str, memory: &Memory<'_>, ctx: &Context) -> Result<Choice> {
+        match wish {
+            Wish::None => choose_on_cpu(name, memory, ctx),
+            Wish::Unmet(why) => Ok(choose_on_cpu(name, memory, ctx)?.instead_of_devices(&why)),
+            Wish::Met(choice) => match check(&choice.backend, memory, ctx) {
+                Ok(()) => Ok(choice),
+                Err(error) => Ok(choose_on_cpu(name, memory, ctx)?.instead_of_devices(&error.to_string())),
+            },
+        }
+    }
+
+    fn choose_on_cpu(name: &str, memory: &Memory<'_>, ctx: &Context) -> Result<Choice> {
         if name == AUTO {
             let (name, reason) = suitable(memory, ctx)?;
-            return Ok(Choice { backend: registry()?.create(name)?, reason: Some(reason) });
+            return Ok(Choice { backend: registry()?.create(name)?, reason: Some(reason), note: None });
         }
         let backend = registry()?.create(name)?;
         check(&backend, memory, ctx)?;
-        Ok(Choice { backend, reason: None })
+        Ok(Choice { backend, reason: None, note: None })
     }
 
     /// The backend in memory if a run fits, else the one out of core.
@@ -173,17 +195,23 @@ mod memory {
 
 #[cfg(not(feature = "lazy"))]
 mod memory {
-    use super::{Arc, Choice, ChunkSource, Context, Params, Result};
+    use super::{Arc, Choice, ChunkSource, Context, Params, Result, Wish};
     use crate::{DEFAULT_BACKEND, registry};
 
-    /// The only choice.
+    /// The only choice, but for devices.
     pub(super) fn choose(
+        wish: Wish,
         _name: &str,
         _source: &Arc<dyn ChunkSource>,
         _params: &Params,
         _ctx: &Context,
     ) -> Result<Choice> {
-        let reason = "this build has none that works out of core".to_owned();
-        Ok(Choice { backend: registry()?.create(DEFAULT_BACKEND)?, reason: Some(reason) })
+        let reason = Some("this build has none that works out of core".to_owned());
+        let on_cpu = || Ok(Choice { backend: registry()?.create(DEFAULT_BACKEND)?, reason, note: None });
+        match wish {
+            Wish::None => on_cpu(),
+            Wish::Unmet(why) => Ok(on_cpu()?.instead_of_devices(&why)),
+            Wish::Met(choice) => Ok(choice),
+        }
     }
 }

@@ -56,7 +56,7 @@ pub fn plan(
 ) -> Result<RunPlan> {
     params.check()?;
     let memory = Memory::new(source, params, ctx)?;
-    let Choice { backend, reason } = choose_for(backend, &memory, ctx)?;
+    let Choice { backend, reason, .. } = choose_for(backend, &memory, params, ctx)?;
     let backend = backend.capabilities();
     let Memory { estimate, n_selected, n_components, .. } = memory;
     let n_cells = source.shape().n_cells;

@@ -106,9 +106,9 @@ pub fn run<B: SparseBackend>(
     let name = source.name();
     let outcome = run_checked(backend, source, params, None, ctx);
     outcome.map_err(|error| {
-        // Errors of reading carry the name already.
-        let stopped = error.kind() == ErrorKind::Cancelled;
-        if stopped || error.to_string().starts_with(&name) { error } else { error.at(name) }
+        // Errors of reading carry the name already, and what a backend or the system refuses is not the fault of the data.
+        let of_data = matches!(error.kind(), ErrorKind::Input | ErrorKind::Internal);
+        if of_data && !error.to_string().starts_with(&name) { error.at(name) } else { error }
     })
 }
 
@@ -137,7 +137,7 @@ fn run_checked<B: SparseBackend>(
     let version = params.version;
     if version.statistics == Statistics::OrderedFloat32 && !backend.capabilities().ordered_fold {
         return Err(Error::usage(format!(
-            "the backend {} can't run {}, which sums in cell order",
+            "the backend {} can't run {}, which sums in cell order; those on the CPU can",
             backend.capabilities().name,
             version.name
         )));

@@ -70,7 +70,7 @@ impl Job<'_> {
         self.check_outputs(&inputs)?;
         let before = Stamp::of(self.input);
         let dataset = open(self.input, self.options.clone(), self.backend, ctx)?;
-        let Choice { backend, reason } = crate::choose(self.backend, &dataset.source, &self.params, ctx)?;
+        let Choice { backend, reason, note } = crate::choose(self.backend, &dataset.source, &self.params, ctx)?;
         let backend_name = backend.capabilities().name.clone();
         let outcome = recipe::run(Arc::new(backend), Arc::clone(&dataset.source), &self.params, ctx)?;
 
@@ -83,7 +83,7 @@ impl Job<'_> {
             }
         };
         let options = CreateOptions { force: self.force, inputs: &inputs, compression: Compression::None };
-        let mut notes = dataset.notes.clone();
+        let mut notes: Vec<String> = note.into_iter().chain(dataset.notes.iter().cloned()).collect();
         let written = result_file::write(self.output, &options, &dataset, &outcome, self.values, &backend_name, ctx)?;
         notes.extend(written.notes);
         notes.extend(outcome.notes());
