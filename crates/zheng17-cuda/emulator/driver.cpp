@@ -302,6 +302,8 @@ DRIVER cuMemPoolSetAttribute(void *pool, int attribute, void *) {
     return pool && attribute == RELEASE_THRESHOLD ? SUCCESS : INVALID_VALUE;
 }
 
+DRIVER cuMemPoolTrimTo(void *pool, size_t) { return pool ? SUCCESS : INVALID_VALUE; }
+
 static int give_back(Address address, void **memory) {
     std::lock_guard<std::mutex> lock(everything);
     auto found = allocations.find(address);

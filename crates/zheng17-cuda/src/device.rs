@@ -25,7 +25,7 @@ const OLDEST_DRIVER_VERSION: i32 = 12_000;
 const LEFT_FREE: u64 = 20;
 
 /// The driver's functions that this crate calls, itself or through cudarc, which panics where one is missing.
-const FUNCTIONS: [&str; 41] = [
+const FUNCTIONS: [&str; 42] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGetCount",
@@ -45,6 +45,7 @@ const FUNCTIONS: [&str; 41] = [
     "cuMemAllocAsync",
     "cuDeviceGetDefaultMemPool",
     "cuMemPoolSetAttribute",
+    "cuMemPoolTrimTo",
     "cuMemFree_v2",
     "cuMemFreeAsync",
     "cuMemHostAlloc",
@@ -201,9 +202,14 @@ impl Device {
         self.account.limit
     }
 
-    /// Whether so many bytes may stay on the device for as long as a matrix lives. A third of the memory is kept for work.
+    /// Whether so many bytes of a source may stay on the device. Half of the memory is kept for what is made of it, and for work.
     pub(crate) fn may_keep(&self, bytes: u64) -> bool {
-        self.account.used.load(Ordering::Relaxed) + bytes <= self.limit() / 3 * 2
+        self.account.used.load(Ordering::Relaxed) + bytes <= self.limit() / 2
+    }
+
+    /// Whether new cells may stay on the device, whose bytes are in use already. A third of the memory is kept for work.
+    pub(crate) fn may_keep_new(&self) -> bool {
+        self.account.used.load(Ordering::Relaxed) <= self.limit() / 3 * 2
     }
 
     /// Memory of at least one byte that nobody has written.
@@ -339,6 +345,24 @@ fn keep_freed_memory(context: &CudaContext) -> Result<(), Fault> {
     Ok(())
 }
 
+impl Drop for Device {
+    /// Gives the memory that the pool keeps to other programs and to other parts of this one. All buffers are gone by now.
+    fn drop(&mut self) {
+        let mut pool = std::ptr::null_mut();
+        let mut none = 0_u64;
+        let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        // What fails here is of no consequence: the driver frees the memory when the program ends.
+        // SAFETY: the functions are there, as the device was opened with them.
+        unsafe {
+            let done = self.streams.iter().all(|stream| stream.synchronize().is_ok());
+            if done && sys::cuDeviceGetDefaultMemPool(&raw mut pool, self.context.cu_device()).result().is_ok() {
+                let _ = sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut none).cast()).result();
+                let _ = sys::cuMemPoolTrimTo(pool, 0).result();
+            }
+        }
+    }
+}
+
 /// Pinned memory, which goes back to where it came from.
 pub(crate) struct Pinned<'d> {
     memory: Option<PinnedHostSlice<u8>>,
@@ -346,6 +370,11 @@ pub(crate) struct Pinned<'d> {
 }
 
 impl Pinned<'_> {
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.memory.as_ref().map_or(0, PinnedHostSlice::len)
+    }
+
     /// Copies words to a device through this memory: returns when they have been read, not when they have arrived.
     pub(crate) fn send(&mut self, stream: &Arc<CudaStream>, words: &[u64], to: &mut DeviceBuffer) -> Result<(), Fault> {
         let Some(memory) = &mut self.memory else { return Ok(()) };

@@ -89,8 +89,6 @@ pub enum Fault {
     },
     /// The devices don't hold the matrix, and the host may not hold the rest.
     NoMemoryToWaitIn {
-        /// Bytes of a device that may be used.
-        device: u64,
         /// Bytes of host memory that may be used.
         memory: u64,
     },
@@ -196,8 +194,8 @@ impl fmt::Display for Fault {
             }
             Self::OutOfMemory { device, asked, used, limit } => write!(
                 f,
-                "{device} has no room for {} more: {} of {} are in use; more devices, smaller chunks or fewer genes need \
-                 less on each, and the CPU backends none",
+                "{device} has no room for {} more: {} of {} are in use; more of its memory, fewer genes or smaller \
+                 chunks will do, and the CPU backends need none",
                 size(*asked),
                 size(*used),
                 size(*limit)
@@ -207,11 +205,10 @@ impl fmt::Display for Fault {
                 "the system has no room for {} of memory that the CUDA driver can copy from; smaller chunks need less",
                 size(*asked)
             ),
-            Self::NoMemoryToWaitIn { device, memory } => write!(
+            Self::NoMemoryToWaitIn { memory } => write!(
                 f,
-                "what the devices have no room for, {} on each, needs more than the {} of memory that may be used; more \
-                 devices, or the backend lazy, need less",
-                size(*device),
+                "the devices have no room for the whole matrix, and the rest would take more than half of the {} of memory that \
+                 may be used; a larger --memory, more devices or the backend lazy will do",
                 size(*memory)
             ),
             Self::Other(code, text) => write!(f, "the CUDA driver reports {text} ({code}); nvidia-smi may show more"),

@@ -10,7 +10,7 @@ use zheng17_core::matrix::ValueKind;
 use zheng17_core::{ChunkSource, Context, CsrBuffer, CsrView, Result, Shape};
 
 use crate::chunk::{Array, Chunk, Form, Layout, Place, decode, encode};
-use crate::device::{Device, DeviceBuffer, Devices, Launch, download};
+use crate::device::{Device, DeviceBuffer, Devices, Launch, Pinned, download};
 use crate::error::Fault;
 use crate::pass::{Hand, deal, in_turn, on_devices};
 
@@ -20,6 +20,9 @@ const CHUNKS_OF_A_DEVICE: u64 = 24;
 /// Bytes that an entry and a row take, at most, for the size of chunks.
 const ENTRY_BYTES: u64 = 12;
 const ROW_BYTES: u64 = 16;
+
+/// Chunks that wait in host memory may take this part of what the process may use: the rest is for reading, and for new matrices.
+const PART_FOR_WAITING: u64 = 2;
 
 /// Cells that go to a device together. A unit is read at once, and becomes a chunk if a device has room for it. Where all units are
 /// full, a device has whole blocks of the products that PCA sums. Few cells are shared out evenly.
@@ -81,11 +84,11 @@ impl CudaMatrix {
         let dealt = deal(&limits, n_cells.div_ceil(step));
         // Bytes of chunks that wait in host memory.
         let waiting = AtomicU64::new(0);
-        let n_readers = ctx.threads.get().div_ceil(devices.len());
+        let n_readers = (ctx.threads.get() / devices.len().max(1)).max(1);
         let read = on_devices(&devices, &|at, device| {
             let units: Vec<usize> = (0..dealt.len()).filter(|&unit| dealt[unit] == at).collect();
             let turns: Vec<usize> = (0..units.len()).map(|piece| piece % n_readers).collect();
-            let mut loader = Loader { device, at, turn: 0 };
+            let mut loader = Loader::new(device, at);
             let mut chunks = Vec::new();
             let read = |rows: &mut CsrBuffer, piece: usize, hand: Hand<'_, (usize, Layout, Vec<u64>)>| {
                 ctx.check_cancelled()?;
@@ -105,8 +108,8 @@ impl CudaMatrix {
                 let chunk = loader.place(layout, words)?;
                 if matches!(chunk.place, Place::Host(_)) {
                     let all = waiting.fetch_add(layout.bytes() as u64, Ordering::Relaxed) + layout.bytes() as u64;
-                    if let Some(memory) = ctx.memory.filter(|&memory| all > memory) {
-                        return Err(Fault::NoMemoryToWaitIn { device: device.limit(), memory }.into());
+                    if let Some(memory) = ctx.memory.filter(|&memory| all > memory / PART_FOR_WAITING) {
+                        return Err(Fault::NoMemoryToWaitIn { memory }.into());
                     }
                 }
                 chunks.push((unit, Arc::new(chunk)));
@@ -164,24 +167,38 @@ impl CudaMatrix {
 
 /// Puts chunks where they will stay.
 pub(crate) struct Loader<'d> {
-    pub(crate) device: &'d Device,
+    device: &'d Device,
     /// The place of the device among the matrix's.
-    pub(crate) at: usize,
+    at: usize,
     /// The stream of the next copy.
-    pub(crate) turn: usize,
+    turn: usize,
+    /// Where the next copies start from: one is filled while the other is copied.
+    pinned: [Option<Pinned<'d>>; 2],
 }
 
-impl Loader<'_> {
+impl<'d> Loader<'d> {
+    pub(crate) fn new(device: &'d Device, at: usize) -> Self {
+        Self { device, at, turn: 0, pinned: [None, None] }
+    }
+
     /// A chunk on the device if it has room, else in host memory.
     pub(crate) fn place(&mut self, layout: Layout, words: Vec<u64>) -> Result<Chunk> {
         let bytes = layout.bytes();
         if !self.device.may_keep(bytes as u64) {
             return Ok(Chunk { layout, device: self.at, place: Place::Host(words) });
         }
-        let stream = &self.device.streams[self.turn % 2];
-        self.turn += 1;
+        let stream = &self.device.streams[self.turn];
+        let pinned = &mut self.pinned[self.turn];
+        self.turn = 1 - self.turn;
         let mut buffer = self.device.alloc(stream, bytes)?;
-        self.device.pinned(bytes)?.send(stream, &words, &mut buffer)?;
+        if pinned.as_ref().is_none_or(|pinned| pinned.len() < bytes) {
+            *pinned = None;
+        }
+        let pinned = match pinned {
+            Some(pinned) => pinned,
+            None => pinned.insert(self.device.pinned(bytes)?),
+        };
+        pinned.send(stream, &words, &mut buffer)?;
         Ok(Chunk { layout, device: self.at, place: Place::Device(buffer) })
     }
 }

@@ -63,9 +63,9 @@ enum Made {
 fn keep(device: &Device, stream: &Arc<CudaStream>, at: usize, made: Made) -> Result<Arc<Chunk>> {
     Ok(match made {
         Made::Same(chunk) => chunk,
-        Made::Words(layout, words) => Arc::new(Loader { device, at, turn: 0 }.place(layout, words)?),
+        Made::Words(layout, words) => Arc::new(Loader::new(device, at).place(layout, words)?),
         // Its bytes are in use already.
-        Made::Chunk(layout, buffer) if device.may_keep(0) => {
+        Made::Chunk(layout, buffer) if device.may_keep_new() => {
             Arc::new(Chunk { layout, device: at, place: Place::Device(buffer) })
         }
         Made::Chunk(layout, buffer) => {
@@ -355,7 +355,7 @@ pub(crate) fn concat(parts: &[&CudaMatrix]) -> Result<CudaMatrix> {
             if Arc::ptr_eq(&part.devices, &devices) {
                 chunks.push(Arc::clone(chunk));
             } else {
-                let mut loader = Loader { device: &devices[0], at: 0, turn: 0 };
+                let mut loader = Loader::new(&devices[0], 0);
                 chunks.push(Arc::new(loader.place(chunk.layout, part.words(chunk)?.into_owned())?));
             }
         }

@@ -288,7 +288,7 @@ fn device_sums(
         if of_genes && n_genes > 0 {
             let mut launch = device.launch(stream, ptx::REDUCE, &present.kernel("reduce_genes"))?;
             give_matrix(&mut launch, present, 0);
-            launch.u32(n).u32(n_genes).u32(groups).write(&mut partial).run(device.blocks(groups, BLOCK_ROWS))?;
+            launch.u32(n).u32(n_genes).u32(groups).write(&mut partial).run(device.blocks(groups, 1))?;
             drop(launch);
             let mut launch = device.launch(stream, ptx::REDUCE, "merge_genes")?;
             launch.write(&mut partial).u32(groups).u32(n_genes).write(&mut genes);

@@ -81,10 +81,10 @@ mutations! {
         "src/device.rs", "used.checked_add(bytes).filter(|&used| used <= self.limit)" => "used.checked_add(bytes)",
         "failures::a_limit_that_is_too_small_is_a_clear_error";
     cells_may_fill_a_device:
-        "src/device.rs", "<= self.limit() / 3 * 2" => "<= self.limit()",
+        "src/device.rs", "+ bytes <= self.limit() / 2" => "+ bytes <= self.limit()",
         "sizes::each_entry_crosses_once_if_it_can_stay_and_once_a_pass_if_not";
     new_matrices_stay_without_room:
-        "src/steps.rs", "if device.may_keep(0)" => "if device.may_keep(0) || layout.n_rows > 0",
+        "src/steps.rs", "if device.may_keep_new()" => "if device.may_keep_new() || layout.n_rows > 0",
         "run::devices_of_little_memory_and_late_streams_give_the_same_bits";
     sums_begin_with_what_memory_has:
         "src/device.rs", "Self::clear(stream, &mut buffer)?;" => "",

@@ -100,7 +100,7 @@ fn host_memory_for_what_devices_have_no_room_for_is_limited() {
     let ctx = Context { memory: Some(5_000), ..ctx };
     let error = backend.open(source(&input), &ctx).err().expect("too little memory");
     assert_eq!(error.kind(), ErrorKind::Usage);
-    assert!(error.to_string().contains("needs more than the 5 kB of memory that may be used"), "{error}");
+    assert!(error.to_string().contains("more than half of the 5 kB of memory that may be used"), "{error}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn each_entry_crosses_once_if_it_can_stay_and_once_a_pass_if_not() {
         let ctx = context(Some(memory), step);
         let backend = Cuda::default();
         let matrix = backend.open(source(&input), &ctx).expect("a matrix");
-        // The chunks of each device, dealt in turn, and what of them stays: as long as two thirds of its memory hold it.
+        // The chunks of each device, dealt in turn, and what of them stays: as long as half of its memory holds it.
         let share = n_cells / n_devices as usize;
         let stride = step * n_devices as usize;
         let mut waiting = vec![0; n_devices as usize];
@@ -38,7 +38,7 @@ fn each_entry_crosses_once_if_it_can_stay_and_once_a_pass_if_not() {
             for start in (device as usize * step..n_cells).step_by(stride) {
                 let bytes = narrow_bytes(input.view().rows(start..start + step));
                 all += bytes;
-                if staying + bytes <= memory / 3 * 2 {
+                if staying + bytes <= memory / 2 {
                     staying += bytes;
                 } else {
                     waiting[device as usize] += bytes;
