@@ -48,7 +48,7 @@ pub struct Tolerance {
 pub fn tolerance(quantity: Quantity, against: Against) -> Tolerance {
     let both = |t: f64| Tolerance { absolute: t, relative: t };
     match (quantity, against) {
-        (_, Against::Reference(Determinism::SameBits)) => both(0.0),
+        (_, Against::Reference(Determinism::SameBits | Determinism::SameBitsButPca)) => both(0.0),
         // A last place of f64 before rounding to f32 moves a result by at most one last place of f32.
         (_, Against::Reference(Determinism::SameBitsUpToLog)) => Tolerance { absolute: 1e-12, relative: 1.2e-7 },
         (Quantity::Total, Against::Float64) => Tolerance { absolute: 0.0, relative: 1e-12 },

@@ -28,8 +28,21 @@ enum Kind {
 }
 
 /// Names that mean another backend, another crate, or something else.
-const RESERVED: [&str; 12] =
-    ["auto", "serial", "rayon", "lazy", "cuda", "chunked", "alloc", "core", "std", "test", "proc_macro", "zheng17"];
+const RESERVED: [&str; 13] = [
+    "auto",
+    "serial",
+    "rayon",
+    "lazy",
+    "cuda",
+    "cuda-cublas",
+    "chunked",
+    "alloc",
+    "core",
+    "std",
+    "test",
+    "proc_macro",
+    "zheng17",
+];
 
 /// The longest name of a plugin, as `zheng17-plugin-abi` has it.
 const LONGEST_NAME: usize = 64;

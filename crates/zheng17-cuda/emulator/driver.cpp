@@ -138,6 +138,22 @@ extern "C" __attribute__((visibility("default"))) void software_driver_setup(con
         devices.emplace_back(new Device);
         devices.back()->number = (int)devices.size() - 1;
     }
+    // What a device had when something failed there went with it; the host code can't give all of it back.
+    bool failed = std::any_of(devices.begin(), devices.end(), [](auto &device) { return device->lasting_error != SUCCESS; });
+    for (auto it = pinned_memory.begin(); failed && it != pinned_memory.end(); it = pinned_memory.erase(it)) {
+        pinned_bytes -= it->second;
+        left_memory.push_back((void *)it->first);
+    }
+    for (auto it = allocations.begin(); it != allocations.end();) {
+        Device &device = *devices.at((size_t)it->second.device);
+        if (!device.lasting_error) {
+            ++it;
+            continue;
+        }
+        device.counts.used -= it->second.size;
+        left_memory.push_back((void *)it->first);
+        it = allocations.erase(it);
+    }
     for (auto &device : devices) device->lasting_error = SUCCESS;
     for (void *memory : left_memory) std::free(memory);
     left_memory.clear();
@@ -561,6 +577,25 @@ DRIVER cuModuleGetFunction(void **function, void *module, const char *name) {
 DRIVER cuFuncGetAttribute(int *value, int attribute, void *) {
     *value = attribute == 0 ? 1024 : 0;
     return SUCCESS;
+}
+
+extern "C" __attribute__((visibility("default"))) bool software_driver_run(void *stream, const void *const *places,
+                                                                          const size_t *sizes, int n_places,
+                                                                          void (*work)(void *), void *about) {
+    if (!current_device || current_device->lasting_error) return false;
+    {
+        std::lock_guard<std::mutex> lock(everything);
+        for (int i = 0; i < n_places; i++) {
+            std::string why;
+            if (!is_inside((Address)places[i], sizes[i], current_device->number, &why)) return refuse(false, why);
+        }
+    }
+    Device *device = current_device;
+    stream_of(stream)->push([=] {
+        come_late();
+        if (!device->lasting_error) work(about);
+    });
+    return true;
 }
 
 DRIVER cuLaunchKernel(void *handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,

@@ -1,5 +1,6 @@
 // How tests set up the software driver and see what it did.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 struct DriverSetup {
@@ -31,4 +32,6 @@ void software_driver_reset_counts(void);
 void software_driver_counts(uint32_t device, DriverCounts *counts);
 // What was refused last, and why.
 const char *software_driver_said(void);
+// For libraries over the driver: puts work on a stream; false if one of the places is outside of the device's memory.
+bool software_driver_run(void *stream, const void *const *places, const size_t *sizes, int n_places, void (*work)(void *), void *about);
 }

@@ -138,6 +138,18 @@ pub(crate) struct DeviceBuffer {
     bytes: u64,
 }
 
+impl DeviceBuffer {
+    /// What cudarc has of it.
+    pub(crate) fn slice(&self) -> &CudaSlice<u8> {
+        &self.slice
+    }
+
+    /// What cudarc has of it, to be written.
+    pub(crate) fn slice_mut(&mut self) -> &mut CudaSlice<u8> {
+        &mut self.slice
+    }
+}
+
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         self.account.used.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -195,6 +207,16 @@ impl Device {
     /// What was used of the memory so far.
     pub(crate) fn memory_use(&self) -> MemoryUse {
         MemoryUse { limit: self.limit(), peak: self.account.peak.load(Ordering::Relaxed) }
+    }
+
+    /// Its number and name, for people.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Makes it the device that this thread calls.
+    pub(crate) fn bind(&self) -> Result<(), Fault> {
+        Ok(self.context.bind_to_thread()?)
     }
 
     /// The most memory to use.

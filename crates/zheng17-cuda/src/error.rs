@@ -33,7 +33,7 @@ pub(crate) const OLDEST_DRIVER: &str = "525 (CUDA 12.0)";
 pub(crate) const OLDEST_DEVICE: (i32, i32) = (7, 5);
 
 /// What went wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
     /// The machine has no CUDA driver.
     NoDriver,
@@ -92,6 +92,21 @@ pub enum Fault {
         /// Bytes of host memory that may be used.
         memory: u64,
     },
+    /// There is no cuBLAS.
+    NoCublas,
+    /// cuBLAS doesn't start: its number.
+    UnusableCublas(u32),
+    /// cuBLAS refused something: its number.
+    Cublas(u32),
+    /// cuBLAS and our kernel don't agree.
+    CublasDiffers {
+        /// Which device, with its name.
+        device: String,
+        /// The genes of the product that differs most.
+        genes: (usize, usize),
+        /// What cuBLAS says, and what our kernel says.
+        products: (f64, f64),
+    },
     /// Anything else: the driver's number, and its words.
     Other(u32, String),
 }
@@ -142,9 +157,15 @@ impl Fault {
             | Self::DeviceDoesNotStart { .. }
             | Self::NoDevice
             | Self::DriverTooOld
-            | Self::DeviceTooOld { .. } => ErrorKind::Unsupported,
+            | Self::DeviceTooOld { .. }
+            | Self::NoCublas
+            | Self::UnusableCublas(_) => ErrorKind::Unsupported,
             Self::BadOrdinal { .. } | Self::NoMemoryToWaitIn { .. } => ErrorKind::Usage,
-            Self::OutOfMemory { .. } | Self::NoPinnedMemory { .. } | Self::Other(..) => ErrorKind::System,
+            Self::OutOfMemory { .. }
+            | Self::NoPinnedMemory { .. }
+            | Self::Cublas(_)
+            | Self::CublasDiffers { .. }
+            | Self::Other(..) => ErrorKind::System,
         }
     }
 }
@@ -210,6 +231,18 @@ impl fmt::Display for Fault {
                 "the devices have no room for the whole matrix, and the rest would take more than half of the {} of memory that \
                  may be used; a larger --memory, more devices or the backend lazy will do",
                 size(*memory)
+            ),
+            Self::NoCublas => f.write_str(
+                "there is no cuBLAS (libcublas) that the system's loader finds; the backend cuda needs none",
+            ),
+            Self::UnusableCublas(code) => {
+                write!(f, "cuBLAS does not start, it reports error {code}; the backend cuda needs none")
+            }
+            Self::Cublas(code) => write!(f, "cuBLAS reports error {code}; the backend cuda needs none"),
+            Self::CublasDiffers { device, genes: (a, b), products: (found, expected) } => write!(
+                f,
+                "{device}: cuBLAS gives {found:e} for the product of genes {a} and {b}, our kernel {expected:e}; the backend \
+                 cuda needs no cuBLAS"
             ),
             Self::Other(code, text) => write!(f, "the CUDA driver reports {text} ({code}); nvidia-smi may show more"),
         }

@@ -7,6 +7,7 @@
 //!
 //! Results have the bits of the other backends, whatever the number of devices and their memory.
 
+mod blas;
 mod bytes;
 mod chunk;
 mod device;
@@ -44,6 +45,8 @@ pub struct Cuda {
     opened: Mutex<Option<(DeviceChoice, Devices)>>,
     /// The devices to use where a context doesn't say; `None`: all of them.
     usual_devices: Option<Vec<usize>>,
+    /// Whether cuBLAS sums the products of PCA.
+    cublas: bool,
     /// Where times go, if they are taken.
     profile: Option<Arc<measure::Profile>>,
 }
@@ -62,15 +65,17 @@ impl Default for Cuda {
             },
             opened: Mutex::default(),
             usual_devices: None,
+            cublas: false,
             profile: None,
         }
     }
 }
 
-/// Adds this backend to a registry. Whether there is a GPU shows when it is asked for.
+/// Adds this backend to a registry, and again as one that uses cuBLAS. Whether there is a GPU, and whether there is cuBLAS, shows
+/// when they are asked for.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) if the name is taken.
+/// [`ErrorKind::Usage`](zheng17_core::ErrorKind::Usage) if a name is taken.
 pub fn register(registry: &mut Registry) -> Result<()> {
     registry.register(BackendEntry {
         capabilities: Cuda::default().capabilities,
@@ -79,6 +84,15 @@ pub fn register(registry: &mut Registry) -> Result<()> {
             probe()?;
             Ok(AnyBackend::new(Cuda::default()))
         }),
+    })?;
+    registry.register(BackendEntry {
+        capabilities: Cuda::with_cublas().capabilities,
+        origin: Origin::Explicit(env!("CARGO_PKG_NAME")),
+        create: Arc::new(|| {
+            probe()?;
+            blas::probe()?;
+            Ok(AnyBackend::new(Cuda::with_cublas()))
+        }),
     })
 }
 
@@ -86,6 +100,19 @@ impl Cuda {
     /// A backend that uses these devices where a context doesn't say. A device that is named twice is used as if it were two.
     pub fn on_devices(ordinals: Vec<usize>) -> Self {
         Self { usual_devices: Some(ordinals), ..Self::default() }
+    }
+
+    /// The backend `cuda-cublas`: cuBLAS sums the products of PCA, whose last digits are others then. On each device the first block
+    /// of cells is summed by our kernel too, and the two must agree.
+    pub fn with_cublas() -> Self {
+        let usual = Self::default();
+        let capabilities = Capabilities {
+            name: "cuda-cublas".to_owned(),
+            description: "as cuda, with cuBLAS for the products of PCA".to_owned(),
+            determinism: Determinism::SameBitsButPca,
+            ..usual.capabilities
+        };
+        Self { capabilities, cublas: true, ..usual }
     }
 
     fn devices(&self, ctx: &Context) -> Result<Devices> {
@@ -156,7 +183,7 @@ impl SparseBackend for Cuda {
     }
 
     fn gram(&self, matrix: &CudaMatrix, plan: &OutputPlan, ctx: &Context) -> Result<Gram> {
-        products::gram(matrix, plan, ctx)
+        products::gram(matrix, plan, self.cublas, ctx)
     }
 
     fn project(

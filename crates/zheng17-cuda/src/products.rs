@@ -10,8 +10,9 @@ use zheng17_core::backend::{GRAM_BLOCK, Gram};
 use zheng17_core::kernels::OutputPlan;
 use zheng17_core::{Context, Result};
 
+use crate::blas::{self, Blas};
 use crate::chunk::Chunk;
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{Device, DeviceBuffer, download};
 use crate::error::Fault;
 use crate::matrix::{CudaMatrix, Present, give_matrix};
 use crate::outputs::DevicePlan;
@@ -45,7 +46,7 @@ fn blocks(matrix: &CudaMatrix) -> Vec<Vec<Piece>> {
 
 /// See [`zheng17_core::SparseBackend::gram`]. A block is summed on the device that has its first cell; those of its cells that another
 /// device has come by way of the host, which happens where chunks don't fit blocks: in small matrices, and after a choice of cells.
-pub(crate) fn gram(matrix: &CudaMatrix, plan: &OutputPlan, ctx: &Context) -> Result<Gram> {
+pub(crate) fn gram(matrix: &CudaMatrix, plan: &OutputPlan, cublas: bool, ctx: &Context) -> Result<Gram> {
     let n_genes = plan.n_genes();
     let mut total = Gram::new(n_genes);
     let blocks = blocks(matrix);
@@ -56,7 +57,7 @@ pub(crate) fn gram(matrix: &CudaMatrix, plan: &OutputPlan, ctx: &Context) -> Res
     if let [device] = &matrix.devices[..]
         && !blocks.is_empty()
     {
-        let mut sums = BlockSums::new(matrix, device, 0, plan)?;
+        let mut sums = BlockSums::new(matrix, device, 0, plan, cublas)?;
         for pieces in &blocks {
             sums.add(pieces, ctx)?;
         }
@@ -67,7 +68,7 @@ pub(crate) fn gram(matrix: &CudaMatrix, plan: &OutputPlan, ctx: &Context) -> Res
     let turns: Vec<usize> = blocks.iter().map(|pieces| matrix.chunks[pieces[0].chunk].device).collect();
     // Cells are reported when their block has been added.
     let quiet = quiet(ctx);
-    let begin = |at: usize| BlockSums::new(matrix, &matrix.devices[at], at, plan);
+    let begin = |at: usize| BlockSums::new(matrix, &matrix.devices[at], at, plan, cublas);
     let make = |sums: &mut BlockSums<'_>, block: usize, hand: Hand<'_, (usize, Gram)>| {
         sums.add(&blocks[block], &quiet)?;
         hand((blocks[block].iter().map(|piece| piece.rows.len()).sum(), sums.take()?))
@@ -78,6 +79,20 @@ pub(crate) fn gram(matrix: &CudaMatrix, plan: &OutputPlan, ctx: &Context) -> Res
         Ok(())
     })?;
     Ok(total)
+}
+
+/// Adds the products of a tile's rows, by our kernel.
+fn own_products(
+    device: &Device,
+    stream: &CudaStream,
+    tile: &DeviceBuffer,
+    n_rows: usize,
+    n_genes: usize,
+    products: &mut DeviceBuffer,
+) -> Result<(), Fault> {
+    let tiles = n_genes.div_ceil(ptx::GRAM_TILE) as u32;
+    let mut launch = device.launch(stream, ptx::OUTPUT, "gram_products")?;
+    launch.read(tile).u32(n_rows).u32(n_genes).write(products).run_on((tiles, tiles))
 }
 
 /// Sums on a device, and what it needs to add a block to them.
@@ -95,11 +110,15 @@ struct BlockSums<'m> {
     tile: DeviceBuffer,
     products: DeviceBuffer,
     sums: DeviceBuffer,
+    /// What sums the products, if not our kernel.
+    blas: Option<Blas>,
+    /// Whether it is known that both agree.
+    compared: bool,
 }
 
 impl<'m> BlockSums<'m> {
     /// The sums over no cells.
-    fn new(matrix: &'m CudaMatrix, device: &'m Device, at: usize, plan: &'m OutputPlan) -> Result<Self> {
+    fn new(matrix: &'m CudaMatrix, device: &'m Device, at: usize, plan: &'m OutputPlan, cublas: bool) -> Result<Self> {
         let first = &device.streams[0];
         let n_genes = plan.n_genes();
         let own = chunks_of(matrix, at).into_iter().map(|(_, chunk)| chunk);
@@ -114,6 +133,8 @@ impl<'m> BlockSums<'m> {
             tile: device.alloc(first, matrix.shape().n_cells.min(GRAM_BLOCK) * n_genes * 8)?,
             products: device.zeros(first, n_genes * n_genes * 8)?,
             sums: device.zeros(first, n_genes * 8)?,
+            blas: if cublas { Some(Blas::new(device)?) } else { None },
+            compared: false,
         })
     }
 
@@ -150,10 +171,19 @@ impl<'m> BlockSums<'m> {
     /// Adds what the tile holds.
     fn multiply_tile(&mut self, stream: &Arc<CudaStream>, n_rows: usize) -> Result<(), Fault> {
         let (device, n_genes) = (self.device, self.matrix.n_genes);
-        let tiles = n_genes.div_ceil(ptx::GRAM_TILE) as u32;
-        let mut launch = device.launch(stream, ptx::OUTPUT, "gram_products")?;
-        launch.read(&self.tile).u32(n_rows).u32(n_genes).write(&mut self.products).run_on((tiles, tiles))?;
-        drop(launch);
+        match &self.blas {
+            None => own_products(device, stream, &self.tile, n_rows, n_genes, &mut self.products)?,
+            Some(blas) => {
+                blas.add_products(stream, &self.tile, n_rows, n_genes, &mut self.products)?;
+                if !std::mem::replace(&mut self.compared, true) {
+                    let mut own = device.zeros(stream, n_genes * n_genes * 8)?;
+                    own_products(device, stream, &self.tile, n_rows, n_genes, &mut own)?;
+                    let [found, own] =
+                        [&self.products, &own].map(|buffer| download::<f64>(stream, buffer, 0, n_genes * n_genes));
+                    blas::compare(device, n_genes, &found?, &own?)?;
+                }
+            }
+        }
         let mut launch = device.launch(stream, ptx::OUTPUT, "gram_sums")?;
         launch.read(&self.tile).u32(n_rows).u32(n_genes).write(&mut self.sums);
         launch.run(device.blocks(n_genes, ptx::BLOCK_THREADS as usize))

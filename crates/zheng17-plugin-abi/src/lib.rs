@@ -38,9 +38,9 @@ pub const ENTRY_PREFIX: &str = "zheng17_plugin_v";
 pub const LONGEST_NAME: usize = 64;
 
 /// Whether a plugin may be called so: small letters, digits, `-` and `_`, a letter first, at most [`LONGEST_NAME`] of them, and not
-/// `auto`, which leaves the choice to zheng17, nor `cuda`, which is kept for a backend of its own.
+/// `auto`, which leaves the choice to zheng17, nor `cuda` or `cuda-cublas`, which are kept for backends of their own.
 pub const fn is_name(name: &[u8]) -> bool {
-    if matches!(name, b"auto" | b"cuda") || name.is_empty() || name.len() > LONGEST_NAME {
+    if matches!(name, b"auto" | b"cuda" | b"cuda-cublas") || name.is_empty() || name.len() > LONGEST_NAME {
         return false;
     }
     let mut at = 0;

@@ -141,7 +141,7 @@ fn descriptions_that_lack_something() {
     assert_eq!(short, "the plugin's description has 24 bytes, but needs at least 32");
     assert!(says(abi::Plugin { abi_major: 3, ..descriptor() }).contains("version 3 of the plugin interface"));
     let long = std::ffi::CString::new("a".repeat(65)).expect("no 0");
-    let names = [c"", c"two words", c"-dash", c"Large", c"auto", c"cuda", c"\x1b[31m", long.as_c_str()]
+    let names = [c"", c"two words", c"-dash", c"Large", c"auto", c"cuda", c"cuda-cublas", c"\x1b[31m", long.as_c_str()]
         .map(std::ffi::CStr::as_ptr);
     for name in names.into_iter().chain([std::ptr::null::<c_char>()]) {
         let said = says(abi::Plugin { name, ..descriptor() });

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::SystemTime;
 
 /// Compiles the software driver into a folder, from the sources of `zheng17-cuda` in `package`. `None` on a machine that can't: it
-/// needs g++, Linux and x86-64. What is there and newer than its sources stays as it is.
+/// needs g++, Linux and x86-64. Beside it comes a `libcublas.so` over it. What is there and newer than its sources stays as it is.
 ///
 /// # Panics
 /// If the sources don't compile.
@@ -63,6 +63,14 @@ pub fn software_driver(package: &Path, target: &Path) -> Option<PathBuf> {
         .arg("-o")
         .arg(&linked);
     assert!(command.status().is_ok_and(|status| status.success()), "the software driver doesn't link");
+    // cuBLAS over it, for whoever opens that too.
+    let cublas = work.path().join("libcublas.so");
+    let mut command = Command::new("g++");
+    command.args(["-std=c++17", "-O2", "-g", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden", "-shared"]);
+    command.args(["-Wl,-soname,libcublas.so", "-Wl,-rpath,$ORIGIN", "-Wl,-z,defs"]).arg("-I").arg(work.path());
+    command.arg(work.path().join("cublas.cpp")).arg(&linked).arg("-o").arg(&cublas);
+    assert!(command.status().is_ok_and(|status| status.success()), "cuBLAS over the software driver doesn't compile");
+    std::fs::rename(&cublas, target.join("libcublas.so")).expect("a writable folder");
     std::fs::rename(&linked, &library).expect("a writable folder");
     Some(library)
 }

@@ -14,7 +14,7 @@ fn backends_of_this_feature_set() {
         expected.insert(0, "rayon");
     }
     if cfg!(feature = "cuda") {
-        expected.push("cuda");
+        expected.extend(["cuda", "cuda-cublas"]);
     }
     // Packages that tests of this crate may use, but that this one does not name, are not linked: their backends are not here.
     assert_eq!(names, expected);

@@ -5,6 +5,9 @@
 pub enum Determinism {
     /// All that follows from the exact sums, and all values after log1p, have the reference's bits.
     SameBits,
+    /// As [`SameBits`](Self::SameBits), but for the products that PCA sums, and so for components and scores: each product is
+    /// within 10⁻¹² of the reference's, relative to what its two genes have on the diagonal.
+    SameBitsButPca,
     /// All that follows from the exact sums has the reference's bits; values after log1p are within one unit in the last
     /// place of `f64`, before they are rounded to `f32`.
     SameBitsUpToLog,
@@ -15,6 +18,7 @@ impl Determinism {
     pub fn name(self) -> &'static str {
         match self {
             Self::SameBits => "same bits",
+            Self::SameBitsButPca => "same bits but PCA",
             Self::SameBitsUpToLog => "same bits up to the log",
         }
     }

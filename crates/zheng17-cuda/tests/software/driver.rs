@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::ffi::{CStr, c_char};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libloading::Library;
@@ -56,9 +56,39 @@ pub(crate) struct Counts {
     pub(crate) managed: u64,
 }
 
+/// cuBLAS in software.
+pub(crate) struct Cublas(Library);
+
+/// Faults of it, as cublas.cpp has them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CublasFault {
+    None,
+    NoHandle,
+    OtherTriangle,
+    OtherLeadingDimension,
+}
+
+impl Cublas {
+    pub(crate) fn set_up(&self, fault: CublasFault) {
+        // SAFETY: as cublas.cpp defines it.
+        unsafe {
+            self.0.get::<unsafe extern "C" fn(i32)>(b"software_cublas_setup").expect("in cublas.cpp")(fault as i32);
+        }
+    }
+
+    /// How often products were asked for since then, and handles that are there.
+    pub(crate) fn counts(&self) -> [i32; 2] {
+        ["software_cublas_products", "software_cublas_handles"].map(|name| {
+            // SAFETY: as cublas.cpp defines it.
+            unsafe { self.0.get::<unsafe extern "C" fn() -> i32>(name.as_bytes()).expect("in cublas.cpp")() }
+        })
+    }
+}
+
 /// The driver, for one test at a time.
 pub(crate) struct Driver {
     library: Library,
+    path: PathBuf,
 }
 
 impl Driver {
@@ -92,6 +122,12 @@ impl Driver {
         counts
     }
 
+    /// cuBLAS in software, over this driver; whoever looks for cuBLAS finds it from now on.
+    pub(crate) fn cublas(&self) -> Cublas {
+        // SAFETY: it does nothing when it is opened.
+        Cublas(unsafe { Library::new(self.path.with_file_name("libcublas.so")) }.expect("compiled with the driver"))
+    }
+
     /// What the driver refused last.
     pub(crate) fn said(&self) -> String {
         // SAFETY: as driver.h declares it; the text stays until something else is refused.
@@ -112,8 +148,8 @@ pub(crate) fn driver(test: &str) -> Option<MutexGuard<'static, Driver>> {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("software-driver");
         let path = software_driver(Path::new(env!("CARGO_MANIFEST_DIR")), &target)?;
         // SAFETY: it does nothing when it is opened.
-        let library = unsafe { Library::new(path) }.expect("a library that was just compiled");
-        Some(Mutex::new(Driver { library }))
+        let library = unsafe { Library::new(&path) }.expect("a library that was just compiled");
+        Some(Mutex::new(Driver { library, path }))
     });
     if driver.is_none() {
         skip(test, "needs g++ on Linux on x86-64");
