@@ -184,7 +184,8 @@ pub(crate) struct RecipeArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Resources; none of them changes a result")]
 pub(crate) struct ResourceArguments {
-    /// Which backend computes: auto, or one that `zheng17 backends` lists; auto holds the matrix in memory if it fits
+    /// Which backend computes: auto, or one that `zheng17 backends` lists; auto holds the matrix in memory if it fits, and takes
+    /// GPUs only if --devices or --device-memory asks for them
     #[arg(long, value_name = "NAME", default_value = zheng17::AUTO)]
     pub(crate) backend: String,
     /// A plugin to load, a shared library; --backend chooses it by the name that it has
@@ -202,7 +203,7 @@ pub(crate) struct ResourceArguments {
     /// How many cells are worked on at a time; chosen by file and memory if not given
     #[arg(long, value_name = "N", value_parser = chunk_rows)]
     pub(crate) chunk_rows: Option<NonZeroUsize>,
-    /// The GPUs that a backend for GPUs uses, such as 0,1; all if not given
+    /// The GPUs to compute on, such as 0,1; with --backend cuda all if not given
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = device)]
     pub(crate) devices: Option<Vec<usize>>,
     /// How much memory of each GPU to stay within, such as 8GiB; what is free if not given

@@ -67,10 +67,9 @@ fn as_text(dataset: &Dataset, plan: &RunPlan, size: u64) -> String {
     }
     line("read", about(bytes_read(plan, size)));
     if plan.on_devices > 0 {
-        line("kept on GPUs", format!("{}; in memory what has no room there", about(plan.on_devices)));
-    } else {
-        line("kept in memory", about(plan.matrix));
+        line("kept on GPUs", format!("{}, if they have room", about(plan.on_devices)));
     }
+    line("kept in memory", about(plan.matrix));
     line("spilled", about(plan.spilled));
     line("peak memory", about(plan.peak));
     line("output", about(plan.output));

@@ -171,7 +171,7 @@ impl Fault {
 }
 
 /// Bytes for people.
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     if bytes < 10_000_000 {
         format!("{} kB", bytes.div_ceil(1000))
     } else {

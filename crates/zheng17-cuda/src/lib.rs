@@ -141,6 +141,10 @@ impl SparseBackend for Cuda {
         CudaMatrix::read(source.as_ref(), self.devices(ctx)?, ctx)
     }
 
+    fn explain(&self, matrix: &CudaMatrix) -> Option<String> {
+        Some(matrix.explain())
+    }
+
     fn shape(&self, matrix: &CudaMatrix) -> Shape {
         matrix.shape()
     }

@@ -11,8 +11,9 @@ use zheng17_core::{ChunkSource, Context, CsrBuffer, CsrView, Result, Shape};
 
 use crate::chunk::{Array, Chunk, Form, Layout, Place, decode, encode};
 use crate::device::{Device, DeviceBuffer, Devices, Launch, Pinned, download};
-use crate::error::Fault;
-use crate::pass::{Hand, deal, in_turn, on_devices};
+use crate::error::{Fault, size};
+use crate::measure::MemoryUse;
+use crate::pass::{Hand, chunks_of, deal, in_turn, on_devices};
 
 /// A chunk is at most this part of a device's memory, so that two on their way leave room for work.
 const CHUNKS_OF_A_DEVICE: u64 = 24;
@@ -122,6 +123,27 @@ impl CudaMatrix {
         // Chunks of a unit are on one device, and in order.
         chunks.sort_by_key(|(unit, _)| *unit);
         Ok(Self::new(n_genes, chunks.into_iter().map(|(_, chunk)| chunk).collect(), devices))
+    }
+
+    /// Where its chunks are, and what was used of the devices, for people.
+    pub(crate) fn explain(&self) -> String {
+        let line = |(at, device): (usize, &Device)| {
+            let (mut n_cells, mut there, mut waiting) = (0, 0, 0);
+            for (_, chunk) in chunks_of(self, at) {
+                n_cells += chunk.layout.n_rows;
+                match chunk.place {
+                    Place::Device(_) => there += chunk.layout.bytes(),
+                    Place::Host(_) => waiting += chunk.layout.bytes(),
+                }
+            }
+            let MemoryUse { limit, peak } = device.memory_use();
+            let [there, waiting, peak, limit] = [there as u64, waiting as u64, peak, limit].map(size);
+            format!(
+                "{}: {n_cells} cells, {there} there and {waiting} in memory; at most {peak} of {limit} used\n",
+                device.name()
+            )
+        };
+        self.devices.iter().enumerate().map(line).collect()
     }
 
     /// Any cells as rows on the host, put into a buffer that is reset first.

@@ -63,7 +63,9 @@ pub(crate) fn recipe<'py>(
     let source = Arc::clone(&source.inner);
     let limits = Limits { threads, memory, chunk_rows };
     let ran = interruptible(py, &limits, progress, move |ctx| {
-        let Choice { backend, reason, .. } = zheng17::choose(&backend, &source, &params, ctx)?;
+        let choice = zheng17::choose(&backend, &source, &params, ctx)?;
+        let ctx = &choice.context(ctx);
+        let Choice { backend, reason, .. } = choice;
         let name = backend.capabilities().name.clone();
         let outcome = zheng17_core::recipe::run(Arc::new(backend), source, &params, ctx)?;
         let x = match values {

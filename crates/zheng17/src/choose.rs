@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zheng17_core::backend::AUTO;
 use zheng17_core::recipe::{Params, Statistics};
-use zheng17_core::{AnyBackend, ChunkSource, Context, Error, ErrorKind, Result};
+use zheng17_core::{AnyBackend, ChunkSource, Context, Error, ErrorKind, Result, SparseBackend as _};
 
 use crate::registry;
 
@@ -45,6 +45,13 @@ pub(crate) fn choose_for(
 }
 
 impl Choice {
+    /// The context to run in. A backend with devices keeps in memory what they have no room for, and so is told how much that may
+    /// be where nobody said.
+    pub fn context(&self, ctx: &Context) -> Context {
+        let has_devices = self.backend.capabilities().devices;
+        Context { memory: ctx.memory.or_else(|| has_devices.then(memory::usual)), ..ctx.clone() }
+    }
+
     /// This choice, made because devices can't be used. `why` may go on with what to do, which is done already.
     fn instead_of_devices(self, why: &str) -> Self {
         let why = why.split(';').next().unwrap_or(why);
@@ -103,6 +110,11 @@ mod memory {
     use super::{AUTO, AnyBackend, Arc, Choice, ChunkSource, Context, Error, Params, Result, Wish};
     use crate::memory::Memory;
     use crate::{DEFAULT_BACKEND, registry};
+
+    /// How much memory a process may use where nobody said.
+    pub(super) fn usual() -> u64 {
+        zheng17_lazy::default_memory()
+    }
 
     /// As [`super::choose`].
     pub(super) fn choose(
@@ -197,6 +209,11 @@ mod memory {
 mod memory {
     use super::{Arc, Choice, ChunkSource, Context, Params, Result, Wish};
     use crate::{DEFAULT_BACKEND, registry};
+
+    /// Without a limit: this build weighs no memory.
+    pub(super) fn usual() -> u64 {
+        u64::MAX
+    }
 
     /// The only choice, but for devices.
     pub(super) fn choose(

@@ -81,16 +81,18 @@ pub fn plan(
         }
     } else if backend.devices {
         let (threads, chunk_rows) = memory.device_chunks();
+        let narrow = NARROW_ENTRY * estimate.n_entries;
+        let on_devices = narrow.min(room_of_devices(ctx));
         OfBackend {
             threads,
             chunk_rows,
             first_reading: 1.0,
             second_reading: 0.0,
             again: 0.0,
-            matrix: 0,
-            on_devices: NARROW_ENTRY * estimate.n_entries,
+            matrix: narrow - on_devices,
+            on_devices,
             spilled: 0,
-            peak: memory.device_peak(),
+            peak: memory.device_peak() + narrow - on_devices,
         }
     } else {
         let (threads, chunk_rows) = memory.in_memory_chunks(backend.threads);
@@ -142,6 +144,12 @@ pub fn plan(
         peak: of_backend.peak,
         output: of_values + n_cells * (n_components as u64 * F32 + BYTES_OF_A_CELL),
     })
+}
+
+/// The bytes of a matrix that devices have room for, as far as is known without asking them: half of what they may use.
+fn room_of_devices(ctx: &Context) -> u64 {
+    let n_devices = ctx.devices.as_ref().map_or(1, Vec::len) as u64;
+    ctx.device_memory.map_or(u64::MAX, |memory| memory / 2 * n_devices)
 }
 
 /// What depends on the backend.

@@ -70,7 +70,9 @@ impl Job<'_> {
         self.check_outputs(&inputs)?;
         let before = Stamp::of(self.input);
         let dataset = open(self.input, self.options.clone(), self.backend, ctx)?;
-        let Choice { backend, reason, note } = crate::choose(self.backend, &dataset.source, &self.params, ctx)?;
+        let choice = crate::choose(self.backend, &dataset.source, &self.params, ctx)?;
+        let ctx = &choice.context(ctx);
+        let Choice { backend, reason, note } = choice;
         let backend_name = backend.capabilities().name.clone();
         let outcome = recipe::run(Arc::new(backend), Arc::clone(&dataset.source), &self.params, ctx)?;
 
