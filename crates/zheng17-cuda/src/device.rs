@@ -204,11 +204,6 @@ impl Device {
         }
     }
 
-    /// Its number and name, for people.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// What was used of the memory so far.
     pub(crate) fn memory_use(&self) -> MemoryUse {
         MemoryUse { limit: self.limit(), peak: self.account.peak.load(Ordering::Relaxed) }

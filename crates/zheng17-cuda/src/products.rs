@@ -171,6 +171,12 @@ impl<'m> BlockSums<'m> {
     /// Adds what the tile holds.
     fn multiply_tile(&mut self, stream: &Arc<CudaStream>, n_rows: usize) -> Result<(), Fault> {
         let (device, n_genes) = (self.device, self.matrix.n_genes);
+        // A few threads that each add one number after the other: beside the products, not after them.
+        let beside = &device.streams[usize::from(Arc::ptr_eq(stream, &device.streams[0]))];
+        let mut launch = device.launch(beside, ptx::OUTPUT, "gram_sums")?;
+        launch.read(&self.tile).u32(n_rows).u32(n_genes).write(&mut self.sums);
+        launch.run(device.blocks(n_genes, ptx::BLOCK_THREADS as usize))?;
+        drop(launch);
         match &self.blas {
             None => own_products(device, stream, &self.tile, n_rows, n_genes, &mut self.products)?,
             Some(blas) => {
@@ -184,9 +190,7 @@ impl<'m> BlockSums<'m> {
                 }
             }
         }
-        let mut launch = device.launch(stream, ptx::OUTPUT, "gram_sums")?;
-        launch.read(&self.tile).u32(n_rows).u32(n_genes).write(&mut self.sums);
-        launch.run(device.blocks(n_genes, ptx::BLOCK_THREADS as usize))
+        Ok(())
     }
 
     /// The sums so far; what comes next begins anew.
