@@ -63,7 +63,28 @@ fn pack(program: &Path, folder: &Path) -> Result<String, String> {
             std::fs::copy(file.path(), folder.join(file.file_name())).map_err(say)?;
         }
     }
+    strip(&folder.join(PROGRAM));
+    std::fs::write(folder.join("commit"), commit()).map_err(say)?;
+    let readme = folder.join("README.txt");
+    let text = std::fs::read_to_string(&readme).map_err(say)?;
+    std::fs::write(&readme, format!("{text}\nWhat was found when the program was made: {needs}.\n")).map_err(say)?;
     Ok(needs)
+}
+
+/// Leaves out what only debuggers read, where there is a tool for that.
+fn strip(program: &Path) {
+    let _ = Command::new("strip").arg("--strip-debug").arg(program).status();
+}
+
+/// The commit that the program is made of.
+fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).current_dir(crate::root()).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let changed = git(&["status", "--porcelain"]).is_some_and(|changes| !changes.is_empty());
+    let commit = git(&["rev-parse", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
+    if changed { format!("{commit}, with changes") } else { commit }
 }
 
 /// What a program needs of a machine, in one line.

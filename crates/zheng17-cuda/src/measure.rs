@@ -66,6 +66,18 @@ pub fn devices() -> Result<Vec<DeviceFacts>, Fault> {
         .collect()
 }
 
+/// The newest version of CUDA that the driver has, such as 12.0.
+///
+/// # Errors
+/// Those of [`probe`], and of the driver.
+pub fn driver_version() -> Result<String, Fault> {
+    probe()?;
+    let mut version = 0;
+    // SAFETY: the driver is there, and it writes a number.
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result()?;
+    Ok(format!("{}.{}", version / 1000, version % 1000 / 10))
+}
+
 /// The launches of one kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelTime {

@@ -4,6 +4,9 @@
 # It needs a CUDA driver and what lies beside this file. compute-sanitizer and CuPy are used where they are. Each step has a time of
 # its own, and one that fails stops no other. Logs, gpu-check.txt and gpu-check.json go to FOLDER, which is `results` beside this file
 # if not given. Success means that nothing failed. With --small before the folder everything is tiny: to try this script itself.
+if [ -z "${BASH_VERSION:-}" ]; then
+    exec bash "$0" "$@"
+fi
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 check=${GPU_CHECK_PROGRAM:-$here/zheng17-gpu-check}
@@ -13,6 +16,17 @@ recipe_few=(--cells 200000 --scaled)
 recipe_many=(--cells 1306127)
 cupy_cells=(200000 1306127)
 exported=(--cells 20000)
+case "${1:-}" in
+-h | --help)
+    echo "bash gpu-check.sh [FOLDER]: checks and measures zheng17 on the GPUs of this machine; results go to FOLDER"
+    exit 0
+    ;;
+--small) ;;
+-*)
+    echo "there is no option $1: bash gpu-check.sh [FOLDER]" >&2
+    exit 2
+    ;;
+esac
 if [ "${1:-}" = --small ]; then
     shift
     suite=(--quick) copy_size=1MiB
@@ -23,8 +37,11 @@ if [ "${1:-}" = --small ]; then
     exported=(--cells 500 --genes 1000)
 fi
 out=${1:-$here/results}
-mkdir -p "$out" || exit 1
-rm -f "$out"/*.log "$out"/gpu-check.txt "$out"/gpu-check.json "$out"/lines.jsonl
+if ! mkdir -p -- "$out" 2>/dev/null || [ ! -w "$out" ]; then
+    echo "results can't be written to $out; give another folder: bash gpu-check.sh FOLDER" >&2
+    exit 1
+fi
+rm -f -- "$out/gpu-check.txt" "$out/gpu-check.json" "$out/lines.jsonl"
 lines=$out/lines.jsonl
 all_limit=290
 emulated=false
@@ -38,8 +55,13 @@ ended() {
         "$1" "$2" "$seconds" "$4" $emulated >>"$lines"
 }
 
-# The last line of a log, without what JSON would mind.
-last_line() { tail -n 1 "$1" | tr -d '\000-\037"\\' | cut -c 1-200; }
+# The line of a log that tells most, without what JSON would mind.
+telling_line() {
+    local line
+    line=$(grep -aE 'error|failed|FAILED|panicked' "$1" | tail -n 1)
+    [ -n "$line" ] || line=$(tail -n 1 "$1")
+    printf '%s' "$line" | LC_ALL=C tr -cd '\040-\176' | tr -d '"\\' | cut -c 1-200
+}
 
 # Runs a step: its name, its seconds at most, the command.
 step() {
@@ -54,9 +76,9 @@ step() {
     local status=$?
     case $status in
     # What nvidia-smi says, the driver's version among it, belongs to the figures.
-    0) ended "$name" passed $((SECONDS - start)) "$([ "$name" = nvidia-smi ] && last_line "$log")" ;;
+    0) ended "$name" passed $((SECONDS - start)) "$([ "$name" = nvidia-smi ] && telling_line "$log")" ;;
     124 | 137) ended "$name" "stopped at its limit" $((SECONDS - start)) "" ;;
-    *) ended "$name" failed $((SECONDS - start)) "$(last_line "$log")" ;;
+    *) ended "$name" failed $((SECONDS - start)) "$(telling_line "$log")" ;;
     esac
     return $status
 }
@@ -74,12 +96,15 @@ chmod +x "$check" 2>/dev/null
 
 has "nvidia-smi" nvidia-smi && step "nvidia-smi" 20 nvidia-smi \
     --query-gpu=name,driver_version,memory.total,pcie.link.gen.current,pcie.link.width.current,clocks.max.sm,clocks.max.mem --format=csv
-"$check" machine --json "$lines" >"$out/machine.log" 2>&1
+printf '{"what": "built", "commit": "%s"}\n' "$(cat "$here/commit" 2>/dev/null || echo unknown)" >>"$lines"
+timeout -k 5 30 "$check" machine --json "$lines" >"$out/machine.log" 2>&1
 status=$?
 grep -q "not a GPU" "$out/machine.log" && emulated=true
 if [ $status != 0 ]; then
-    ended "machine" failed null "$(last_line "$out/machine.log")"
-    cat "$out/machine.log"
+    # What follows a semicolon is advice for another program.
+    ended "machine" failed null "$(telling_line "$out/machine.log" | cut -d ';' -f 1)"
+    echo
+    "$check" report "$lines" "$out" || cat "$out/machine.log"
     exit 1
 fi
 ended "machine" passed null ""
@@ -92,7 +117,7 @@ for tool in memcheck racecheck initcheck synccheck; do
         step "$tool" 25 compute-sanitizer --tool $tool --error-exitcode 9 "$check" conformance --quick
 done
 step "recipe ${recipe_many[1]} cells" 90 "$check" recipe "${recipe_many[@]}" --json "$lines"
-if [ $emulated = false ] && python3 -c 'import cupy' 2>/dev/null; then
+if [ $emulated = false ] && timeout -k 5 30 python3 -c 'import cupy' 2>/dev/null; then
     step "generated cells" 20 "$check" export "$out/cells" "${exported[@]}"
     step "CuPy" 60 python3 "$here/cupy_recipe.py" "$out/cells" --cells "${cupy_cells[@]}" --json "$lines"
     rm -rf "$out/cells"

@@ -51,6 +51,7 @@ pub(crate) fn run(output: &Output) -> Result<bool> {
     output.record(json!({
         "what": "host",
         "threads": threads,
+        "cuda": zheng17_cuda::measure::driver_version()?,
         "memory": memory,
         "available": available,
         "program": concat!("zheng17-gpu-check ", env!("CARGO_PKG_VERSION")),

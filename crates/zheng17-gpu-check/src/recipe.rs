@@ -47,10 +47,10 @@ enum Way {
     Streamed,
 }
 
-/// Chunks stay on a device as long as two thirds of its memory hold them.
-const KEPT: f64 = 2.0 / 3.0;
+/// Chunks of the input stay on a device as long as half of its memory holds them.
+const KEPT: f64 = 1.0 / 2.0;
 
-/// Of the narrow form, so much memory is given for cells that pass by: two fifths of them stay.
+/// Of the narrow form, so much memory is given for cells that pass by: three tenths of them stay.
 const STREAMED_MEMORY: f64 = 0.6;
 
 /// Of what is available, the CPU's backend may use this part.

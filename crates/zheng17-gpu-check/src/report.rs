@@ -26,7 +26,9 @@ struct Found(Vec<Value>);
 
 impl Found {
     fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::from(error).at(path.display()))?;
+        // What other programs said may be in there.
+        let bytes = std::fs::read(path).map_err(|error| Error::from(error).at(path.display()))?;
+        let text = String::from_utf8_lossy(&bytes);
         let object = |(at, line): (usize, &str)| {
             serde_json::from_str(line).map_err(|error| {
                 Error::input(format!("line {} is no JSON object", at + 1)).with_source(error).at(path.display())
@@ -46,6 +48,15 @@ impl Found {
 
     fn is_emulated(&self) -> bool {
         self.0.iter().any(|object| object["emulated"] == true)
+    }
+
+    /// What there was no time, no tool or no memory for.
+    fn missing(&self) -> Vec<String> {
+        let steps =
+            self.of("step").filter(|step| matches!(step["outcome"].as_str(), Some("not here" | "no time left")));
+        let skipped = self.0.iter().filter(|object| object["skipped"].is_string());
+        let of_step = steps.map(|step| text(&step["name"]));
+        of_step.chain(skipped.map(|object| format!("{} {}", text(&object["what"]), text(&object["way"])))).collect()
     }
 
     /// Whether every step ended well, and at least one ran.
@@ -146,6 +157,10 @@ fn tables(found: &Found) -> String {
     recipes(found, &mut out);
     cupy(found, &mut out);
     let _ = writeln!(out, "\n{}", if found.is_good() { "Everything that ran is good." } else { "SOMETHING FAILED." });
+    let missing = found.missing();
+    if !missing.is_empty() {
+        let _ = writeln!(out, "Not run: {}.", missing.join(", "));
+    }
     out
 }
 
@@ -177,7 +192,11 @@ fn machine(found: &Found, out: &mut String) {
         );
     }
     for host in found.of("host") {
-        let _ = writeln!(out, "host: {} threads, {} GB of memory", host["threads"], number(&host["memory"], 1e9, 0));
+        let memory = number(&host["memory"], 1e9, 0);
+        let _ = writeln!(out, "host: {} threads, {memory} GB of memory; CUDA {}", host["threads"], text(&host["cuda"]));
+    }
+    for built in found.of("built") {
+        let _ = writeln!(out, "commit: {}", text(&built["commit"]));
     }
 }
 
