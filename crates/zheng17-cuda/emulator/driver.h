@@ -13,6 +13,8 @@ struct DriverSetup {
     uint64_t failing_allocation; // the number of the one that fails, from 1; 0 for none
     uint64_t compute_capability; // of the devices, 75 for 7.5
     uint64_t failing_launch;     // likewise: of the one whose kernel fails, some time after the call
+    int32_t start;               // what cuInit returns, 0 for success
+    int32_t device_start;        // what a device's context returns, 0 for success
 };
 
 struct DriverCounts {

@@ -22,6 +22,8 @@ pub(crate) struct Setup {
     pub(crate) failing_allocation: u64,
     pub(crate) compute_capability: u64,
     pub(crate) failing_launch: u64,
+    pub(crate) start: i32,
+    pub(crate) device_start: i32,
 }
 
 impl Default for Setup {
@@ -36,6 +38,8 @@ impl Default for Setup {
             failing_allocation: 0,
             compute_capability: 75,
             failing_launch: 0,
+            start: 0,
+            device_start: 0,
         }
     }
 }

@@ -139,3 +139,24 @@ fn memory_that_the_driver_did_not_have_is_not_counted() {
     let as_much_as_ever = staying(&Cuda::default());
     assert_eq!(staying(&backend), as_much_as_ever);
 }
+
+#[test]
+fn drivers_and_devices_that_do_not_start_are_named_with_what_to_do() {
+    let Some(driver) = driver("drivers_and_devices_that_do_not_start_are_named_with_what_to_do") else { return };
+    let input = source(&counts(10, 5));
+    let said = |setup: Setup| {
+        driver.set_up(setup);
+        let error = Cuda::default().open(input.clone(), &Context::default()).err().expect("a failure");
+        assert_eq!((error.kind(), error.kind().exit_code()), (ErrorKind::Unsupported, 2));
+        error.to_string()
+    };
+    assert_eq!(
+        said(Setup { start: 803, ..Setup::default() }),
+        "the CUDA driver does not start: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803); the driver was updated: restart the machine, \
+         or load its new kernel module; --backend auto computes on the CPU"
+    );
+    let of_device = said(Setup { device_start: 46, ..Setup::default() });
+    let expected =
+        "device 0 does not start: CUDA_ERROR_DEVICE_UNAVAILABLE (46); another program may have it for itself;";
+    assert!(of_device.starts_with(expected), "{of_device}");
+}
