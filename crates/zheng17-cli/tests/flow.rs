@@ -474,6 +474,15 @@ fn a_plan_foretells_memory_and_output() {
 }
 
 #[test]
+fn nothing_of_cuda_is_linked() {
+    let Ok(linked) = std::process::Command::new("ldd").arg(env!("CARGO_BIN_EXE_zheng17")).output() else {
+        return zheng17_test_support::skip("nothing_of_cuda_is_linked", "needs ldd");
+    };
+    let linked = text(&linked.stdout);
+    assert!(linked.contains("libc.so") && !linked.contains("cuda") && !linked.contains("cublas"), "{linked}");
+}
+
+#[test]
 fn gpus_that_are_not_there() {
     if Path::new("/dev/nvidiactl").exists() {
         zheng17_test_support::skip("gpus_that_are_not_there", "there is a GPU");
