@@ -104,7 +104,7 @@ if [ $status != 0 ]; then
     # What follows a semicolon is advice for another program.
     ended "machine" failed null "$(telling_line "$out/machine.log" | cut -d ';' -f 1)"
     echo
-    "$check" report "$lines" "$out" || cat "$out/machine.log"
+    "$check" report "$lines" "$out"
     exit 1
 fi
 ended "machine" passed null ""
@@ -118,9 +118,14 @@ for tool in memcheck racecheck initcheck synccheck; do
 done
 step "recipe ${recipe_many[1]} cells" 90 "$check" recipe "${recipe_many[@]}" --json "$lines"
 if [ $emulated = false ] && timeout -k 5 30 python3 -c 'import cupy' 2>/dev/null; then
-    step "generated cells" 20 "$check" export "$out/cells" "${exported[@]}"
-    step "CuPy" 60 python3 "$here/cupy_recipe.py" "$out/cells" --cells "${cupy_cells[@]}" --json "$lines"
-    rm -rf "$out/cells"
+    # A folder of this run alone: it is removed.
+    if cells=$(mktemp -d "$out/gpu-check-cells.XXXXXX"); then
+        step "generated cells" 20 "$check" export "$cells" "${exported[@]}"
+        step "CuPy" 60 python3 "$here/cupy_recipe.py" "$cells" --cells "${cupy_cells[@]}" --json "$lines"
+        rm -rf -- "$cells"
+    else
+        ended "CuPy" failed null "no folder for the generated cells"
+    fi
 else
     ended "CuPy" "not here" null "python3 with cupy"
 fi
