@@ -12,6 +12,7 @@ mod bytes;
 mod chunk;
 mod device;
 mod error;
+mod launch;
 mod matrix;
 pub mod measure;
 mod outputs;

@@ -10,8 +10,9 @@ use zheng17_core::matrix::ValueKind;
 use zheng17_core::{ChunkSource, Context, CsrBuffer, CsrView, Result, Shape};
 
 use crate::chunk::{Array, Chunk, Form, Layout, Place, decode, encode};
-use crate::device::{Device, DeviceBuffer, Devices, Launch, Pinned, download};
+use crate::device::{Device, DeviceBuffer, Devices, Pinned, download};
 use crate::error::{Fault, size};
+use crate::launch::Launch;
 use crate::measure::MemoryUse;
 use crate::pass::{Hand, chunks_of, deal, in_turn, on_devices};
 

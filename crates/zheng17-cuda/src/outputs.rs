@@ -7,12 +7,13 @@ use zheng17_core::matrix::{ValueKind, Values};
 use zheng17_core::{Context, CsrBuffer, Result};
 
 use crate::chunk::{Chunk, decode};
-use crate::device::{Device, DeviceBuffer, Landed, Launch, download};
+use crate::device::{Device, DeviceBuffer, Landed, download};
 use crate::error::Fault;
+use crate::launch::Launch;
 use crate::matrix::{CudaMatrix, give_matrix};
 use crate::pass::{Hand, Stage, in_order, quiet};
 use crate::ptx;
-use crate::sums::{BLOCK_ROWS, windows};
+use crate::sums::BLOCK_ROWS;
 
 /// An output plan on a device: the arguments that PLAN stands for, but for the scales of cells.
 pub(crate) struct DevicePlan {
@@ -100,6 +101,11 @@ fn dense<'m>(
         Ok(())
     };
     in_order(matrix, &prepare, &make, deliver)
+}
+
+/// Windows of a chunk's rows: their first, and their number.
+fn windows(n_rows: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..n_rows).step_by(most.max(1)).map(move |first| (first, most.min(n_rows - first)))
 }
 
 /// What a device needs to make dense rows.

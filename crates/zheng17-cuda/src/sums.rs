@@ -14,9 +14,6 @@ use crate::matrix::{CudaMatrix, give_matrix};
 use crate::pass::{Stage, chunks_of, on_devices};
 use crate::ptx;
 
-/// Groups of rows of one launch of an exact sum, at most: what their partial sums need is some megabytes.
-const MOST_GROUPS: usize = 4;
-
 /// Ranges of rows whose double sums are formed at once.
 const REDUCE_GROUPS: usize = 32;
 
@@ -28,11 +25,6 @@ pub(crate) const BLOCK_ROWS: usize = 8;
 
 /// Bytes of a 128-bit sum.
 const SUM_BYTES: usize = 16;
-
-/// Windows of a chunk's rows: their first, and their number.
-pub(crate) fn windows(n_rows: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..n_rows).step_by(most.max(1)).map(move |first| (first, most.min(n_rows - first)))
-}
 
 fn groups(n_rows: usize) -> usize {
     n_rows.div_ceil(ptx::GROUP_ROWS)
@@ -53,7 +45,7 @@ fn partial_sums(
     words: usize,
     n_genes: usize,
 ) -> Result<DeviceBuffer, Fault> {
-    let groups = groups(most_rows_of(chunks)).min(MOST_GROUPS);
+    let groups = groups(most_rows_of(chunks));
     device.zeros(&device.streams[0], groups * words * n_genes * 8)
 }
 
@@ -128,16 +120,15 @@ fn device_counts(
     let mut before = 0;
     for (_, chunk) in chunks {
         let (present, stream) = stage.next(chunk, ctx)?;
-        for (first_row, n) in windows(chunk.layout.n_rows, MOST_GROUPS * ptx::GROUP_ROWS) {
-            let mut launch = device.launch(stream, ptx::SUMMARIES, &present.kernel("fold_counts"))?;
-            give_matrix(&mut launch, present, first_row);
-            launch.u32(n).u32(n_genes).read_or_null(flags.as_ref());
-            launch.write_at(&mut totals, &[8 * (before + first_row)]).write(&mut partial).write(&mut facts);
-            launch.run_on((device.blocks(n.min(ptx::GROUP_ROWS), BLOCK_ROWS), groups(n) as u32))?;
-            drop(launch);
-            flush(device, stream, "flush_counts", &mut partial, groups(n), n_genes, &mut sums)?;
-        }
-        before += chunk.layout.n_rows;
+        let n = chunk.layout.n_rows;
+        let mut launch = device.launch(stream, ptx::SUMMARIES, &present.kernel("fold_counts"))?;
+        give_matrix(&mut launch, present, 0);
+        launch.u32(n).u32(n_genes).read_or_null(flags.as_ref());
+        launch.write_at(&mut totals, &[8 * before]).write(&mut partial).write(&mut facts);
+        launch.run_on((device.blocks(n.min(ptx::GROUP_ROWS), BLOCK_ROWS), groups(n) as u32))?;
+        drop(launch);
+        flush(device, stream, "flush_counts", &mut partial, groups(n), n_genes, &mut sums)?;
+        before += n;
     }
     stage.finish(ctx)?;
     let numbers = download::<u64>(first, &facts, 0, 2)?;
@@ -199,24 +190,23 @@ fn device_moments(
     for &(at, chunk) in chunks {
         let (present, stream) = stage.next(chunk, ctx)?;
         let scales = device.upload(stream, &plan.cell_scale[matrix.cells(at)])?;
-        for (first_row, n) in windows(chunk.layout.n_rows, MOST_GROUPS * ptx::GROUP_ROWS) {
-            let name = match plan.arithmetic {
-                Arithmetic::Share => "fold_shares",
-                Arithmetic::Log => "fold_logs",
-                Arithmetic::Float32 { .. } => "fold_float32",
-            };
-            let mut launch = device.launch(stream, ptx::SUMMARIES, &present.kernel(name))?;
-            give_matrix(&mut launch, present, first_row);
-            launch.u32(n).u32(n_genes).read_at(&scales, &[8 * first_row]);
-            if let Arithmetic::Float32 { log, exponent } = plan.arithmetic {
-                launch.u32(usize::from(log)).f32(2_f64.powi(exponent) as f32);
-                launch.f64(2_f64.powi(52 - exponent)).f64(2_f64.powi(104 - 2 * exponent));
-            }
-            launch.write(&mut partial);
-            launch.run_on((device.blocks(n.min(ptx::GROUP_ROWS), BLOCK_ROWS), groups(n) as u32))?;
-            drop(launch);
-            flush(device, stream, "flush_moments", &mut partial, groups(n), n_genes, &mut sums)?;
+        let n = chunk.layout.n_rows;
+        let name = match plan.arithmetic {
+            Arithmetic::Share => "fold_shares",
+            Arithmetic::Log => "fold_logs",
+            Arithmetic::Float32 { .. } => "fold_float32",
+        };
+        let mut launch = device.launch(stream, ptx::SUMMARIES, &present.kernel(name))?;
+        give_matrix(&mut launch, present, 0);
+        launch.u32(n).u32(n_genes).read(&scales);
+        if let Arithmetic::Float32 { log, exponent } = plan.arithmetic {
+            launch.u32(usize::from(log)).f32(2_f64.powi(exponent) as f32);
+            launch.f64(2_f64.powi(52 - exponent)).f64(2_f64.powi(104 - 2 * exponent));
         }
+        launch.write(&mut partial);
+        launch.run_on((device.blocks(n.min(ptx::GROUP_ROWS), BLOCK_ROWS), groups(n) as u32))?;
+        drop(launch);
+        flush(device, stream, "flush_moments", &mut partial, groups(n), n_genes, &mut sums)?;
     }
     stage.finish(ctx)?;
     Ok(wide_sums(&download(first, &sums, 0, 2 * n_genes * 2)?))

@@ -119,7 +119,7 @@ done
 step "recipe ${recipe_many[1]} cells" 90 "$check" recipe "${recipe_many[@]}" --json "$lines"
 if [ $emulated = false ] && timeout -k 5 30 python3 -c 'import cupy' 2>/dev/null; then
     # A folder of this run alone: it is removed.
-    if cells=$(mktemp -d "$out/gpu-check-cells.XXXXXX"); then
+    if cells=$(mktemp -d -p "$out"); then
         step "generated cells" 20 "$check" export "$cells" "${exported[@]}"
         step "CuPy" 60 python3 "$here/cupy_recipe.py" "$cells" --cells "${cupy_cells[@]}" --json "$lines"
         rm -rf -- "$cells"

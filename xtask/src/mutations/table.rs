@@ -30,8 +30,8 @@ mutations! {
 
     // Several chunks and devices.
     a_launch_sums_its_first_group_only:
-        "src/sums.rs", "write(&mut facts);\n            launch.run_on((device.blocks(n.min(ptx::GROUP_ROWS), BLOCK_ROWS), groups(n) as u32))?;" =>
-            "write(&mut facts);\n            launch.run_on((device.blocks(n.min(ptx::GROUP_ROWS), BLOCK_ROWS), 1))?;",
+        "src/sums.rs", "write(&mut facts);\n        launch.run_on((device.blocks(n.min(ptx::GROUP_ROWS), BLOCK_ROWS), groups(n) as u32))?;" =>
+            "write(&mut facts);\n        launch.run_on((device.blocks(n.min(ptx::GROUP_ROWS), BLOCK_ROWS), 1))?;",
         "run::chunks_of_several_groups_and_blocks_on_several_devices";
     products_of_a_block_are_added_to_the_next:
         "src/products.rs", "Device::clear(stream, &mut self.products)?;" => "",
@@ -96,8 +96,8 @@ mutations! {
             "unsafe { memory.stream_synced_mut_slice(stream) }.0[..bytes.len()]",
         "order::chunks_that_pass_by_late_are_not_taken_for_one_another";
     a_write_is_noted_before_it_is_on_its_stream:
-        "src/device.rs", "let (address, held) = buffer.slice.device_ptr_mut(self.stream);" =>
-            "let (address, held) = (buffer.slice.device_ptr_mut(self.stream).0, SyncOnDrop::Sync(None));",
+        "src/launch.rs", "let (address, held) = buffer.slice_mut().device_ptr_mut(self.stream);" =>
+            "let (address, held) = (buffer.slice_mut().device_ptr_mut(self.stream).0, SyncOnDrop::Sync(None));",
         "order::products_are_not_taken_home_before_they_are_there";
 
     // What kernels are given.
@@ -111,7 +111,7 @@ mutations! {
         "src/sums.rs", "read_or_null(flags.as_ref())" => "null()",
         "run::any_number_of_devices_gives_the_same_bits";
     totals_of_a_chunk_take_the_place_of_others:
-        "src/sums.rs", "write_at(&mut totals, &[8 * (before + first_row)])" => "write_at(&mut totals, &[8 * first_row])",
+        "src/sums.rs", "write_at(&mut totals, &[8 * before])" => "write_at(&mut totals, &[0])",
         "run::any_number_of_devices_gives_the_same_bits";
     the_scales_of_the_first_cells_serve_all_sums:
         "src/sums.rs", "&plan.cell_scale[matrix.cells(at)]" => "&plan.cell_scale[..chunk.layout.n_rows]",
